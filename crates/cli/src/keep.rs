@@ -40,6 +40,11 @@ pub(crate) fn default_path() -> Option<PathBuf> {
     named.or_else(|| data().map(|data| data.join("convoy/runs.sqlite3")))
 }
 
+/// Whether `name` is the number or the `@NAME` of a stored run, and no file.
+pub(crate) fn is_stored(name: &str) -> bool {
+    name.starts_with('@') || name.chars().all(|c| c.is_ascii_digit())
+}
+
 impl StoreArgs {
     /// Whether the names of the record can be names.
     pub(crate) fn check_tags(&self) -> Result<(), StoreError> {

@@ -4,7 +4,7 @@ use crate::args::Common;
 use crate::build::build;
 use crate::explain::{self, Explain};
 use crate::fail::Failure;
-use crate::keep::{STORE_HELP, default_path};
+use crate::keep::{STORE_HELP, default_path, is_stored};
 use crate::output;
 use crate::predict::forecast;
 use clap::Args;
@@ -16,7 +16,6 @@ use serde::Deserialize as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// `convoy report`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReportArgs {
     /// A record, an experiment, the number of a stored run, or `@TAG`; two records: before a change
@@ -52,7 +51,6 @@ pub(crate) struct ReportArgs {
     quiet: bool,
 }
 
-/// The command.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     output::ready(Some(&args.output))?;
     let store = args.store.as_deref();
@@ -174,11 +172,8 @@ fn compare(before: &str, after: &str) -> String {
 /// Where a record comes from, and the command that tests the cure of its diagnosis.
 fn origin(args: &ReportArgs, name: &str, record: &Record, report: &RecordedReport) -> Origin {
     let program = &record.program;
-    let file = if name.starts_with('@') || name.chars().all(|c| c.is_ascii_digit()) {
-        String::new()
-    } else {
-        format!("-o {} ", shell_words::quote(name))
-    };
+    let file =
+        if is_stored(name) { String::new() } else { format!("-o {} ", shell_words::quote(name)) };
     let flags = if args.predict { " --predict" } else { "" };
     let mut again = Vec::new();
     if program.source.is_empty() {
@@ -205,7 +200,7 @@ fn test(name: &str, record: &Record, report: &RecordedReport) -> String {
 
 /// A stored run that has tables.
 fn stored(name: &str, store: Option<&Path>) -> Result<Option<Entry>, Failure> {
-    if !name.starts_with('@') && !name.chars().all(|c| c.is_ascii_digit()) {
+    if !is_stored(name) {
         return Ok(None);
     }
     let Some(path) = store.map(Path::to_owned).or_else(default_path) else { return Ok(None) };

@@ -3,6 +3,7 @@
 use super::args::Compare;
 use crate::explain::find;
 use crate::fail::Failure;
+use crate::keep::is_stored;
 use crate::output;
 use crate::report::test_of_pair;
 use convoy_record::Record;
@@ -28,14 +29,12 @@ pub(super) fn records(args: &Compare) -> Result<Option<[Record; 2]>, Failure> {
 
 /// The record that an operand names, if it is one: commands are not read.
 fn record(args: &Compare, name: &str) -> Option<Record> {
-    let is_stored = name.starts_with('@') || name.chars().all(|c| c.is_ascii_digit());
     let data = std::fs::metadata(Path::new(name));
     let is_data = data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 == 0);
     // Numbers without a record are read and refused by the measurement.
-    (is_stored || is_data).then(|| find(name, args.store.path().as_deref()).ok().flatten())?
+    (is_stored(name) || is_data).then(|| find(name, args.store.path().as_deref()).ok().flatten())?
 }
 
-/// Prints the comparison.
 pub(super) fn print(args: &Compare, records: &[Record; 2]) -> Result<(), Failure> {
     let [before, after] = records;
     let reports = [RecordedReport::new(before), RecordedReport::new(after)];

@@ -15,7 +15,6 @@ use std::process::ExitCode;
 /// The formats of a flame graph.
 pub(super) const FLAMES: [&str; 2] = ["svg", "html"];
 
-/// `convoy explain`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Explain {
     /// A file of convoy record or of perf, an experiment, the number of a stored run, or `@TAG`

@@ -2,23 +2,19 @@
 
 use super::args::Explain;
 use super::choose::{Candidate, choose, place, push};
-use super::files::{INTERVALS, details, stacks};
+use super::simulation::Simulation;
 use super::target::{flags_of_point, plan_of};
-use crate::experiment::apart;
 use crate::fail::Failure;
-use crate::output;
-use convoy_explain::{Analysis, Detail};
+use crate::keep::is_stored;
+use convoy_explain::Analysis;
 use convoy_lab::experiment::Target as Kind;
-use convoy_lab::job::{Job, JobError, Recorded};
-use convoy_machine::Recorder;
-use convoy_report::{ExplainReport, Explained, Page};
+use convoy_lab::job::{Job, JobError, Listener, Recorded};
+use convoy_report::{ExplainReport, Explained};
 use serde_json::json;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::process::ExitCode;
-use std::rc::Rc;
 
 /// One cell of an experiment with the target `work` or `zone`.
+#[derive(Clone)]
 pub(super) struct Cell {
     name: String,
     /// Its labels, in the order of the axes.
@@ -31,7 +27,7 @@ pub(super) struct Cell {
 impl Cell {
     /// The cell that the flags name, if the experiment is one of workloads or of pages in a loop.
     pub(super) fn find(args: &Explain) -> Result<Option<Self>, Failure> {
-        if args.run.starts_with('@') || args.run.chars().all(|c| c.is_ascii_digit()) {
+        if is_stored(&args.run) {
             return Ok(None);
         }
         let plan = plan_of(args)?;
@@ -57,50 +53,21 @@ impl Cell {
         let (name, labels) = (plan.name.clone(), labels.collect());
         Ok(Some(Self { name, labels, job: found.job, flags: flags + &args.sets.flags() }))
     }
+}
 
-    /// Runs it with `recorder`, and returns the recorder.
-    fn execute<R: Recorder + Send + 'static>(&self, recorder: R) -> Result<(Recorded, R), Failure> {
-        let job = self.job.clone();
-        apart(move || {
-            let shared = Rc::new(RefCell::new(recorder));
-            let recorded = job.record(shared.clone()).expect("a workload or pages in a loop");
-            let recorder = Rc::into_inner(shared).expect("the machine is gone");
-            Ok::<_, JobError>((recorded?, recorder.into_inner()))
-        })?
-        .ok_or_else(|| Failure::interrupted(0))
-    }
-
-    /// Runs it, recorded, for a page.
-    pub(super) fn page(&self) -> Result<Page, Failure> {
-        let (recorded, analysis) = self.execute(Analysis::new(self.cpus()))?;
-        let (_, detail) = self.execute(Detail::new(self.cpus(), analysis.window()))?;
-        let report = self.report(&recorded, &analysis);
-        Ok(report.page(&analysis.stacks(), &analysis.over_time(INTERVALS), detail.lanes()))
-    }
-
-    /// Runs it, recorded, and prints the account.
-    pub(super) fn explain(&self, args: &Explain) -> Result<ExitCode, Failure> {
-        let detailed = args.trace.is_some();
-        let bar = output::progress(&args.common, if detailed { 2 } else { 1 });
-        bar.set_message("running it, recorded");
-        let (recorded, analysis) = self.execute(Analysis::new(self.cpus()))?;
-        let mut report = self.report(&recorded, &analysis);
-        if detailed {
-            bar.inc(1);
-            bar.set_message("again, with the part around the longest convoy in full");
-            report.notes.extend(details(args, &report.hash, self.cpus(), &analysis, |detail| {
-                let (recorded, detail) = self.execute(detail)?;
-                Ok((hash(&recorded), detail))
-            })?);
-        }
-        bar.finish_and_clear();
-        let seconds = analysis.summary().window_s;
-        report.notes.extend(stacks(args, &report.title, &analysis.stacks(), seconds)?);
-        args.print(&report)
-    }
+impl Simulation for Cell {
+    type Point = Recorded;
 
     fn cpus(&self) -> usize {
         self.job.cpus().unwrap_or(0)
+    }
+
+    fn run(&self, recorder: Listener) -> Result<Recorded, JobError> {
+        self.job.record(recorder).expect("a workload or pages in a loop")
+    }
+
+    fn hash(recorded: &Recorded) -> String {
+        recorded.outcome.schedule_hash.clone().unwrap_or_default()
     }
 
     fn report(&self, recorded: &Recorded, analysis: &Analysis) -> ExplainReport {
@@ -123,17 +90,12 @@ impl Cell {
                 settings: self.job.settings(),
                 metrics: recorded.outcome.metrics.clone(),
             },
-            hash: hash(recorded),
+            hash: Self::hash(recorded),
             summary: analysis.summary(),
             bulk: recorded.bulk.clone(),
             notes: Vec::new(),
         }
     }
-}
-
-/// The schedule hash of a run.
-fn hash(recorded: &Recorded) -> String {
-    recorded.outcome.schedule_hash.clone().unwrap_or_default()
 }
 
 /// Flags that mean nothing here.

@@ -4,23 +4,21 @@ use super::args::{Explain, FLAMES};
 use crate::fail::Failure;
 use crate::look::plain;
 use crate::output;
-use convoy_explain::{Analysis, Detail, folded, pprof};
+use convoy_explain::{Detail, folded, pprof};
 use convoy_report::{flame_html, flame_svg};
 use std::path::Path;
 
 /// Intervals of the run in the curves of a page.
 pub(super) const INTERVALS: usize = 300;
 
-/// Writes the files that need every event of a part of the run, which is run `again`; returns a
-/// note on each.
+/// Writes the files that need every event of a part of the run, which was repeated with its
+/// `detail`; returns a note on each.
 pub(super) fn details(
     args: &Explain,
     hash: &str,
-    cpus: usize,
-    analysis: &Analysis,
-    again: impl FnOnce(Detail) -> Result<(String, Detail), Failure>,
+    repeated: &str,
+    mut detail: Detail,
 ) -> Result<Vec<String>, Failure> {
-    let (repeated, mut detail) = again(Detail::new(cpus, analysis.window()))?;
     if repeated != hash {
         return Err(Failure::environment(format!(
             "the run did not repeat: schedule hash {hash}, then {repeated}; this is a defect of \

@@ -1,7 +1,7 @@
 //! The record that a word of the command line names, and the names of its places.
 
 use crate::fail::Failure;
-use crate::keep::default_path;
+use crate::keep::{default_path, is_stored};
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use convoy_catalogue::{EXPERIMENTS, suggest::hint};
 use convoy_record::{Record, import};
@@ -45,7 +45,7 @@ pub(crate) fn find(name: &str, store: Option<&Path>) -> Result<Option<Record>, F
             return Ok(Some(imported?.with_short_names()));
         }
     }
-    if !name.starts_with('@') && !name.chars().all(|c| c.is_ascii_digit()) {
+    if !is_stored(name) {
         return Ok(None);
     }
     let stored = stored(name, store)?;
@@ -76,8 +76,7 @@ pub(crate) fn numbered(name: &str, store: Option<&Path>) -> Result<String, Failu
 
 /// Fails if `name` is neither a stored run, a file nor a shipped experiment.
 pub(super) fn known(name: &str) -> Result<(), Failure> {
-    let is_number = name.chars().all(|c| c.is_ascii_digit());
-    let is_known = is_number || name.starts_with('@') || Path::new(name).exists();
+    let is_known = is_stored(name) || Path::new(name).exists();
     if is_known || EXPERIMENTS.shipped(name).is_some() {
         return Ok(());
     }

@@ -5,44 +5,91 @@
 
 use super::args::Explain;
 use super::choose::{Candidate, choose, place, push};
+use super::simulation::Simulation;
 use crate::build::build;
 use crate::experiment;
 use crate::fail::Failure;
-use crate::keep::default_path;
+use crate::keep::{default_path, is_stored};
 use convoy_catalogue::{EXPERIMENTS, Entry, KERNELS, Loaded, MACHINES, Set, Sheet, Shelf, Source};
+use convoy_explain::Analysis;
 use convoy_lab::experiment::{Changes, Plan, Setting, Target as Kind, given};
 use convoy_lab::inputs::Inputs;
-use convoy_lab::job::SimJob;
+use convoy_lab::job::{JobError, Listener, SimJob};
 use convoy_lab::record::Record;
-use convoy_lab::virtual_run::VirtualRun;
+use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_report::{ExplainReport, Explained, RcuThreads};
 use convoy_store::{Store, StoreError};
 use serde::Deserialize;
 
 /// One simulation and its source.
+#[derive(Clone)]
 pub(super) struct Target {
-    pub(super) name: String,
-    pub(super) run: VirtualRun,
-    pub(super) inputs: Inputs,
+    name: String,
+    run: VirtualRun,
+    inputs: Inputs,
     /// RUN and the flags that select this simulation.
     flags: String,
     /// The schedule hash that the stored run had, and the build that ran it.
-    pub(super) before: Option<(String, String)>,
+    before: Option<(String, String)>,
+}
+
+impl Simulation for Target {
+    type Point = VirtualPoint;
+
+    fn cpus(&self) -> usize {
+        self.run.machine.topology.cpus
+    }
+
+    fn run(&self, recorder: Listener) -> Result<VirtualPoint, JobError> {
+        Ok(self.run.record(recorder)?)
+    }
+
+    fn hash(point: &VirtualPoint) -> String {
+        format!("{:016x}", point.hash)
+    }
+
+    fn report(&self, point: &VirtualPoint, analysis: &Analysis) -> ExplainReport {
+        let run = &self.run;
+        let mut notes = Vec::new();
+        notes.extend(self.difference(&Self::hash(point)));
+        if let Some(failure) = &point.first_failure {
+            notes.push(format!("a job failed: {failure}"));
+        }
+        let summary = analysis.summary();
+        ExplainReport {
+            rcu_threads: RcuThreads::new(&point.rcu, &summary),
+            title: format!(
+                "{}: {} users of {}, {} on {} ({} CPUs), seed {}: {:.1} jobs/min",
+                self.name,
+                run.users,
+                run.mix.name,
+                run.kernel.name,
+                run.machine.name,
+                run.machine.topology.cpus,
+                run.seed,
+                point.columns.jobs_per_min
+            ),
+            replay: format!("convoy explain {}", self.flags),
+            explained: Explained::Load {
+                inputs: Box::new(self.inputs.clone()),
+                users: u64::from(run.users),
+                jobs_per_min: point.columns.jobs_per_min,
+            },
+            hash: Self::hash(point),
+            summary,
+            bulk: point.bulk.clone(),
+            notes,
+        }
+    }
 }
 
 impl Target {
     pub(super) fn new(args: &Explain) -> Result<Self, Failure> {
-        let name = &args.run;
-        let stored = name.starts_with('@') || name.chars().all(|c| c.is_ascii_digit());
-        if stored { Self::stored(args) } else { Self::experiment(args) }
-    }
-
-    /// The arguments of the command that explains the same simulation.
-    pub(super) fn replay(&self) -> String {
-        format!("explain {}", self.flags)
+        if is_stored(&args.run) { Self::stored(args) } else { Self::experiment(args) }
     }
 
     /// What must be said if the stored run was another one.
-    pub(super) fn difference(&self, hash: &str) -> Option<String> {
+    fn difference(&self, hash: &str) -> Option<String> {
         let (before, then) = self.before.as_ref().filter(|(before, _)| before != hash)?;
         Some(format!(
             "this is not what was stored: schedule hash {before} then (build {then}), {hash} now \

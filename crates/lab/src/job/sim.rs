@@ -1,12 +1,9 @@
 //! AIM7 on the virtual kernel.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use convoy_catalogue::{Entry as _, KERNELS, Loaded, MACHINES};
 use convoy_kernel::sched::IdleCause;
 use convoy_kernel::{BufferLocks, DiskRules, KernelPreset, StandardInput};
-use convoy_machine::{Preset, Recorder};
+use convoy_machine::Preset;
 use convoy_stats::Sample;
 use convoy_workload::mix::Mix;
 use serde::{Deserialize, Serialize};
@@ -243,14 +240,6 @@ impl SimJob {
     /// [`JobError::Virtual`].
     pub fn sampled(&self, sample_ns: u64) -> Result<VirtualPoint, JobError> {
         Ok(VirtualRun { sample_ns, ..self.run.clone() }.run()?)
-    }
-
-    /// Executes it and reports all events to `recorder`.
-    ///
-    /// # Errors
-    /// [`JobError::Virtual`].
-    pub fn record(&self, recorder: Rc<RefCell<dyn Recorder>>) -> Result<VirtualPoint, JobError> {
-        Ok(self.run.record(recorder)?)
     }
 
     /// Numbers of a point at the full size: Real and CPU are multiplied by the scale.
