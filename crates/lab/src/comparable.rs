@@ -21,8 +21,8 @@ fn series(record: &Record) -> Vec<Series> {
         let labels: Vec<&str> = cell.at.values().map(String::as_str).collect();
         let name = labels.join(", ");
         for (key, value) in cell.outcome.iter().flat_map(|outcome| &outcome.metrics) {
-            let own = |one: &&mut Series| one.benchmark == name && one.metric == *key;
-            if let Some(one) = series.iter_mut().find(own) {
+            let matches = |one: &&mut Series| one.benchmark == name && one.metric == *key;
+            if let Some(one) = series.iter_mut().find(matches) {
                 one.values.push(*value);
                 continue;
             }

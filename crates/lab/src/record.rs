@@ -112,7 +112,7 @@ impl Record {
         command: &[String],
     ) -> Self {
         let mut parts = BTreeMap::new();
-        for part in jobs.flat_map(Job::parts) {
+        for part in jobs.flat_map(|job| job.parts()) {
             parts.entry(part.source.hash.clone()).or_insert_with(|| PartRecord::of(part));
         }
         let mut record = Self {

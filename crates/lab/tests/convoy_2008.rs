@@ -1,25 +1,21 @@
 //! The collapse of May 2008 comes out of the mechanism, and only for the hand-off.
 
+use crate::{point, shared};
 use convoy_kernel::sched::Order;
 use convoy_kernel::{KernelPreset, StandardInput};
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
-use convoy_machine::Preset;
-use convoy_workload::mix::Mix;
 use std::sync::LazyLock;
 
+const QUAD: &str = "quad-2008-two-dies";
 /// Enough for a convoy to last; the published runs have 2000.
 const USERS: u32 = 120;
 
 fn run(kernel: &str, change: impl FnOnce(&mut KernelPreset)) -> VirtualPoint {
-    let mut preset = KernelPreset::named(kernel).expect("a shipped preset");
+    let mut run = VirtualRun { pool_users: 2000, ..shared(kernel, QUAD, USERS) };
     // Tasks are few, so contention must come early: the longest hold that the estimates allow.
-    preset.bkl_traffic.hold_tty_ns = 40_000.0;
-    change(&mut preset);
-    let machine = Preset::named("quad-2008-two-dies").expect("a shipped preset");
-    let mix = Mix::load("shared").expect("a shipped mix");
-    let point = VirtualRun { pool_users: 2000, ..VirtualRun::new(mix, USERS, preset, machine) }
-        .run()
-        .expect("the run comes to an end");
+    run.kernel.bkl_traffic.hold_tty_ns = 40_000.0;
+    change(&mut run.kernel);
+    let point = point(&run);
     assert_eq!(point.jobs_failed, 0, "{kernel}: {:?}", point.first_failure);
     assert_eq!(point.jobs_done, u64::from(USERS) * 97);
     point
@@ -58,11 +54,7 @@ fn the_rule_that_breaks_work_conservation_is_the_hot_buddy() {
 
 /// Longest latency of a switch of the console beside 120 users, milliseconds.
 fn console(kernel: &str) -> f64 {
-    let preset = KernelPreset::named(kernel).expect("a shipped preset");
-    let machine = Preset::named("quad-2008-two-dies").expect("a shipped preset");
-    let mix = Mix::load("shared").expect("a shipped mix");
-    let run = VirtualRun { console: true, ..VirtualRun::new(mix, 120, preset, machine) };
-    let point = run.run().expect("the run comes to an end");
+    let point = point(&VirtualRun { console: true, ..shared(kernel, QUAD, 120) });
     assert_eq!(point.jobs_done, 120 * 97, "the console is no user");
     let second = point.console_ms.len() as f64;
     assert!(
@@ -81,12 +73,7 @@ fn a_switch_of_the_console_waits_for_the_convoy() {
 
 /// Acquisitions of the big kernel lock for each of 20 users.
 fn acquisitions(kernel: &str, input: StandardInput) -> f64 {
-    let preset = KernelPreset::named(kernel).expect("a shipped preset");
-    let machine = Preset::named("quad-2008-two-dies").expect("a shipped preset");
-    let mix = Mix::load("shared").expect("a shipped mix");
-    let point = VirtualRun { input, shrink: 1000, ..VirtualRun::new(mix, 20, preset, machine) }
-        .run()
-        .expect("the run comes to an end");
+    let point = point(&VirtualRun { input, shrink: 1000, ..shared(kernel, QUAD, 20) });
     point.bkl.expect("it has the lock").per_user
 }
 
@@ -102,13 +89,9 @@ fn the_name_of_a_piped_input_is_not_looked_up() {
 /// With many CPUs tasks are pushed, pulled and woken while they leave a CPU, and their numbers are
 /// used again at once. A task that two CPUs ran ended this in a livelock.
 fn comes_to_an_end(cpus: usize, users: u32) {
-    let preset = KernelPreset::named("2.6.26-rc1+bkl-spinlock").expect("a shipped preset");
-    let mut machine = Preset::named("quad-2008-two-dies").expect("a shipped preset");
-    machine.topology.cpus = cpus;
-    let mix = Mix::load("shared").expect("a shipped mix");
-    let point = VirtualRun { shrink: 1000, ..VirtualRun::new(mix, users, preset, machine) }
-        .run()
-        .expect("the run comes to an end");
+    let mut run = VirtualRun { shrink: 1000, ..shared("2.6.26-rc1+bkl-spinlock", QUAD, users) };
+    run.machine.topology.cpus = cpus;
+    let point = point(&run);
     assert_eq!(point.jobs_failed, 0, "{:?}", point.first_failure);
     assert_eq!(point.jobs_done, u64::from(users) * 97);
 }

@@ -4,10 +4,7 @@
 #![expect(clippy::print_stdout, reason = "one process tells another")]
 
 use convoy_catalogue::{KERNELS, MACHINES};
-use convoy_kernel::KernelPreset;
 use convoy_lab::virtual_run::VirtualRun;
-use convoy_machine::Preset;
-use convoy_workload::mix::Mix;
 use std::process::{Child, Command, Stdio};
 
 /// A kernel and a machine.
@@ -31,11 +28,8 @@ fn all_pairs() -> Vec<Pair> {
 
 /// The schedule hash of a small run of a pair.
 fn hash_line((kernel, machine): Pair) -> String {
-    let kernel_preset = KernelPreset::named(kernel).expect("a shipped preset");
-    let machine_preset = Preset::named(machine).expect("a shipped preset");
-    let mix = Mix::load("shared").expect("a shipped mix");
-    let run = VirtualRun::new(mix, 3, kernel_preset, machine_preset);
-    let point = VirtualRun { shrink: 1000, ..run }.run().expect("the run ends");
+    let run = VirtualRun { shrink: 1000, ..crate::shared(kernel, machine, 3) };
+    let point = crate::point(&run);
     assert_eq!(point.jobs_failed, 0, "{kernel} on {machine}: {:?}", point.first_failure);
     format!("{kernel} on {machine}: {:016x}", point.hash)
 }

@@ -1,5 +1,6 @@
 //! Every kernel preset carries the `shared` mix to its end, on machines of any size.
 
+use crate::{point, shared};
 use convoy_catalogue::KERNELS;
 use convoy_kernel::sched::IdleCause;
 use convoy_kernel::{FileSystem, JournalOptions, KernelPreset};
@@ -8,26 +9,20 @@ use convoy_machine::Preset;
 use convoy_workload::dialect::Dialect;
 use convoy_workload::mix::Mix;
 
-fn run(kernel: &str, cpus: usize, users: u32) -> VirtualPoint {
-    run_on(kernel, cpus, users, FileSystem::Tmpfs)
-}
+const QUAD: &str = "quad-2008-shared-llc";
 
-fn run_on(kernel: &str, cpus: usize, users: u32, file_system: FileSystem) -> VirtualPoint {
-    let preset = KernelPreset::named(kernel).expect("a shipped preset");
-    let mut machine = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
-    machine.topology.cpus = cpus;
-    machine.disk.latency_ns = 100_000.0;
-    let mix = Mix::load("shared").expect("a shipped mix");
-    VirtualRun { shrink: 1000, file_system, ..VirtualRun::new(mix, users, preset, machine) }
-        .run()
-        .expect("the run comes to an end")
+fn run(kernel: &str, cpus: usize, users: u32, file_system: FileSystem) -> VirtualPoint {
+    let mut run = VirtualRun { shrink: 1000, file_system, ..shared(kernel, QUAD, users) };
+    run.machine.topology.cpus = cpus;
+    run.machine.disk.latency_ns = 100_000.0;
+    point(&run)
 }
 
 #[test]
 fn all_jobs_are_done_on_1_4_and_32_cpus() {
     for kernel in KERNELS.names() {
         for (cpus, users) in [(1, 3), (4, 8), (32, 40)] {
-            let point = run(kernel, cpus, users);
+            let point = run(kernel, cpus, users, FileSystem::Tmpfs);
             let failure = &point.first_failure;
             assert_eq!(point.jobs_failed, 0, "{kernel} on {cpus}: {failure:?}");
             assert_eq!(point.jobs_done, u64::from(users) * 97, "{kernel} on {cpus}");
@@ -44,11 +39,7 @@ fn all_jobs_are_done_on_1_4_and_32_cpus() {
 #[test]
 fn a_part_of_a_run_ends_while_all_users_are_at_work() {
     fn part(jobs_together: Option<u64>) -> VirtualPoint {
-        let preset = KernelPreset::named("3.7").expect("a shipped preset");
-        let machine = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
-        let mix = Mix::load("shared").expect("a shipped mix");
-        let run = VirtualRun::new(mix, 8, preset, machine);
-        VirtualRun { shrink: 1000, jobs_together, ..run }.run().expect("the run ends")
+        point(&VirtualRun { shrink: 1000, jobs_together, ..shared("3.7", QUAD, 8) })
     }
     let (half, again, all, whole) = (part(Some(388)), part(Some(388)), part(Some(776)), part(None));
     assert_eq!((half.jobs_done, half.jobs_failed), (388, 0), "{:?}", half.first_failure);
@@ -63,10 +54,9 @@ fn a_part_of_a_run_ends_while_all_users_are_at_work() {
 /// whatever locks it holds, and its idle neighbours wait for looks that do not come.
 #[test]
 fn hardware_threads_do_not_hold_each_other_up() {
-    let preset = KernelPreset::named("3.0-rc").expect("a shipped preset");
-    let machine = Preset::named("xeon-64-2011").expect("a shipped preset");
-    let mix = Mix { first: Some(10), ..Mix::load("shared").expect("a shipped mix") };
-    let point = VirtualRun::new(mix, 128, preset, machine).run().expect("the run ends");
+    let mut run = shared("3.0-rc", "xeon-64-2011", 128);
+    run.mix.first = Some(10);
+    let point = point(&run);
     let unexplained = point.idle_rules.percent(IdleCause::Unexplained);
     assert!(unexplained < 1.0, "{unexplained} % of CPU time");
 }
@@ -76,7 +66,7 @@ fn hardware_threads_do_not_hold_each_other_up() {
 #[test]
 fn all_jobs_are_done_on_a_disk_with_a_journal() {
     for kernel in KERNELS.names() {
-        let point = run_on(kernel, 4, 12, FileSystem::Journal(JournalOptions::default()));
+        let point = run(kernel, 4, 12, FileSystem::Journal(JournalOptions::default()));
         assert_eq!((point.jobs_failed, point.jobs_done), (0, 12 * 97), "{kernel}");
         let journal = point.journal.expect("it has one");
         assert!(journal.requests > 0 && journal.commits > 0, "{kernel}: {journal:?}");
@@ -100,8 +90,8 @@ fn all_jobs_are_done_on_many_file_systems() {
         fs_mib: Some(128),
         ..VirtualRun::new(mix, 20, preset, machine)
     };
-    let point = disks.run().expect("the run ends");
-    assert_eq!((point.jobs_failed, point.jobs_done), (0, 20 * 101), "{:?}", point.first_failure);
-    let one = VirtualRun { directories: 1, ..disks }.run().expect("the run ends");
-    assert!(one.busy_s > point.busy_s, "{} s, {} s in one directory", point.busy_s, one.busy_s);
+    let many = point(&disks);
+    assert_eq!((many.jobs_failed, many.jobs_done), (0, 20 * 101), "{:?}", many.first_failure);
+    let one = point(&VirtualRun { directories: 1, ..disks });
+    assert!(one.busy_s > many.busy_s, "{} s, {} s in one directory", many.busy_s, one.busy_s);
 }

@@ -139,7 +139,6 @@ pub(super) trait Keep {
     /// The outcomes of a plan that are there, one for each of its cells.
     fn outcomes(&self, plan: &Plan) -> Result<Vec<Option<Outcome>>, Failure>;
 
-    /// Keeps an outcome.
     fn keep(&mut self, job: &Job, outcome: &Outcome) -> Result<(), Failure>;
 
     /// Whether this process runs the cell with this number.
@@ -178,7 +177,7 @@ pub(super) fn until_known(
             }
         }
         let start =
-            |watch: &mut Watch<Outcome>| pool::run(&jobs, &wanted, threads, Job::run, watch);
+            |watch: &mut Watch<Outcome>| pool::run(&jobs, &wanted, threads, |job| job.run(), watch);
         let mut done = execute(common, &plan.name, wanted.len(), start, |index, outcome| {
             kept.keep(&jobs[index], outcome)?;
             let line = line.and_then(|line| line(&plan, index, outcome));

@@ -26,7 +26,7 @@ pub(super) fn run(args: &Reproduce, plan: &Plan, path: &Path) -> Result<ExitCode
     let plan = which.plan()?;
     let jobs: Vec<Job> = plan.jobs().map(Job::native).collect();
     let all: Vec<usize> = (0..jobs.len()).collect();
-    let start = |watch: &mut Watch<Outcome>| pool::run(&jobs, &all, 1, Job::run, watch);
+    let start = |watch: &mut Watch<Outcome>| pool::run(&jobs, &all, 1, |job| job.run(), watch);
     let tell = |index, outcome: &Outcome| Ok(Told::of(&plan, index, outcome));
     let done = execute(&args.common, "measuring this machine", all.len(), start, tell)?;
     if done.interrupted {

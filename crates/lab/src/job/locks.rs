@@ -104,39 +104,39 @@ impl Cell for LocksJob {
     }
 
     fn settings(&self) -> Value {
-        let own = &self.measured;
+        let cell = &self.measured;
         let mut settings = json!({
-            "lock": own.lock.name(),
-            "threads": own.threads,
-            "section_ns": own.section_ns,
-            "outside_ns": own.outside_ns,
-            "think": own.think,
-            "spin_limit": own.spin_limit,
-            "warmup_ms": own.warmup_ms,
-            "window_ms": own.window_ms,
-            "kept_to": own.cpus,
-            "seed": own.seed,
+            "lock": cell.lock.name(),
+            "threads": cell.threads,
+            "section_ns": cell.section_ns,
+            "outside_ns": cell.outside_ns,
+            "think": cell.think,
+            "spin_limit": cell.spin_limit,
+            "warmup_ms": cell.warmup_ms,
+            "window_ms": cell.window_ms,
+            "kept_to": cell.cpus,
+            "seed": cell.seed,
         });
         // Cells of before there was a choice keep their hash.
-        if own.locks != 1 {
-            settings["locks"] = json!(own.locks);
+        if cell.locks != 1 {
+            settings["locks"] = json!(cell.locks);
         }
-        if own.bound {
+        if cell.bound {
             settings["bound"] = json!(true);
         }
-        if own.busy != 0 {
-            settings["busy_threads"] = json!(own.busy);
+        if cell.busy != 0 {
+            settings["busy_threads"] = json!(cell.busy);
         }
-        if own.lines != 1 {
-            settings["lines"] = json!(own.lines);
+        if cell.lines != 1 {
+            settings["lines"] = json!(cell.lines);
         }
-        if own.readers_percent != 0 {
-            settings["readers_percent"] = json!(own.readers_percent);
+        if cell.readers_percent != 0 {
+            settings["readers_percent"] = json!(cell.readers_percent);
         }
-        if own.section != Vary::Fixed {
-            settings["section"] = json!(own.section);
+        if cell.section != Vary::Fixed {
+            settings["section"] = json!(cell.section);
         }
-        if own.from_start {
+        if cell.from_start {
             settings["from_start"] = json!(true);
         }
         settings

@@ -15,17 +15,16 @@ mod work;
 mod zone;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
-use convoy_kernel::KernelPreset;
 use serde_json::{Value, json};
 
 pub use command::CommandJob;
 pub use disks::Disks;
 pub use host::HostJob;
 pub use locks::LocksJob;
-use outcome::Cell;
 pub(crate) use outcome::sha256;
-pub use outcome::{JobError, Listener, Outcome, Part, Recorded};
+pub use outcome::{Cell, JobError, Listener, Outcome, Part, Recorded};
 pub use sim::{SimInputs, SimJob};
 pub use work::WorkJob;
 pub use zone::ZoneJob;
@@ -68,37 +67,9 @@ impl Job {
         })
     }
 
-    fn cell(&self) -> &dyn Cell {
-        match self {
-            Self::Sim(job) => &**job,
-            Self::Locks(job) => &**job,
-            Self::Zone(job) => &**job,
-            Self::Work(job) => &**job,
-            Self::Host(job) => &**job,
-            Self::Command(job) => &**job,
-        }
-    }
-
-    /// Executes it on the thread that calls.
-    ///
-    /// # Errors
-    /// [`JobError`].
-    pub fn run(&self) -> Result<Outcome, JobError> {
-        self.cell().run()
-    }
-
-    /// Runs a workload or a loop over pages again and reports all events to `recorder`; `None` for
-    /// all other cells.
-    ///
-    /// # Errors
-    /// [`JobError`].
-    pub fn record(&self, recorder: Listener) -> Option<Result<Recorded, JobError>> {
-        self.cell().record(recorder)
-    }
-
     /// Returns whether it measures this machine and so has to run alone.
     pub fn measures(&self) -> bool {
-        self.cell().cpus().is_none()
+        self.cpus().is_none()
     }
 
     /// The same load on this machine; pages and workloads are on a virtual one only.
@@ -109,31 +80,6 @@ impl Job {
             Self::Locks(job) => Self::Locks(Box::new(job.native())),
             _ => self.clone(),
         }
-    }
-
-    /// CPUs of its virtual machine; `None` on this machine.
-    pub fn cpus(&self) -> Option<usize> {
-        self.cell().cpus()
-    }
-
-    /// The kernel preset that it runs on, if it has one.
-    pub fn kernel(&self) -> Option<&KernelPreset> {
-        self.cell().kernel()
-    }
-
-    /// Its seed; of a measurement, its round.
-    pub fn seed(&self) -> u64 {
-        self.cell().seed()
-    }
-
-    /// The presets it uses.
-    pub fn parts(&self) -> &[Part] {
-        self.cell().parts()
-    }
-
-    /// Returns the inputs that determine its outcome, except for its presets and its mix.
-    pub fn settings(&self) -> Value {
-        self.cell().settings()
     }
 
     /// AIM7 on the virtual kernel, if it is that.
@@ -168,5 +114,20 @@ impl Job {
     /// SHA-256 of [`Job::content`], hexadecimal.
     pub fn hash(&self) -> String {
         sha256(&self.content().to_string())
+    }
+}
+
+impl Deref for Job {
+    type Target = dyn Cell;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Sim(job) => &**job,
+            Self::Locks(job) => &**job,
+            Self::Zone(job) => &**job,
+            Self::Work(job) => &**job,
+            Self::Host(job) => &**job,
+            Self::Command(job) => &**job,
+        }
     }
 }

@@ -55,23 +55,39 @@ pub struct Recorded {
 }
 
 /// The cell of a target. Cells outside of virtual machines lack CPUs, kernels and events.
-pub(super) trait Cell {
+pub trait Cell {
+    /// Executes it on the thread that calls.
+    ///
+    /// # Errors
+    /// [`JobError`].
     fn run(&self) -> Result<Outcome, JobError>;
+
+    /// Its seed; of a measurement, its round.
     fn seed(&self) -> u64;
+
+    /// Returns the inputs that determine its outcome, except for its presets and its mix.
     fn settings(&self) -> Value;
 
+    /// The presets it uses.
     fn parts(&self) -> &[Part] {
         &[]
     }
 
+    /// CPUs of its virtual machine; `None` on this machine.
     fn cpus(&self) -> Option<usize> {
         None
     }
 
+    /// The kernel preset that it runs on, if it has one.
     fn kernel(&self) -> Option<&KernelPreset> {
         None
     }
 
+    /// Runs a workload or a loop over pages again and reports all events to `recorder`; `None` for
+    /// all other cells.
+    ///
+    /// # Errors
+    /// [`JobError`].
     fn record(&self, _recorder: Listener) -> Option<Result<Recorded, JobError>> {
         None
     }

@@ -69,20 +69,20 @@ impl Cell for ZoneJob {
     }
 
     fn settings(&self) -> Value {
-        let own = &self.measured;
+        let cell = &self.measured;
         json!({
-            "lock": own.lock.name(),
+            "lock": cell.lock.name(),
             "policy": self.policy,
-            "every": own.moves.every,
-            "page_ps": own.moves.page_ps,
-            "batch": own.batch,
-            "own_line": own.own_line,
-            "nested": own.nested,
-            "outside_ns": own.outside_ns,
-            "think": own.think,
-            "warmup_ms": own.warmup_ms,
-            "window_ms": own.window_ms,
-            "seed": own.seed,
+            "every": cell.moves.every,
+            "page_ps": cell.moves.page_ps,
+            "batch": cell.batch,
+            "own_line": cell.own_line,
+            "nested": cell.nested,
+            "outside_ns": cell.outside_ns,
+            "think": cell.think,
+            "warmup_ms": cell.warmup_ms,
+            "window_ms": cell.window_ms,
+            "seed": cell.seed,
         })
     }
 

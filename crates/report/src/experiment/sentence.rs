@@ -17,7 +17,7 @@ pub(super) fn title(results: Results) -> String {
 pub(super) fn setup(grid: &PlannedGrid) -> String {
     let jobs = || grid.points.iter().flat_map(|point| &point.jobs);
     let labels = |kind: &str| -> Vec<String> {
-        let parts = jobs().flat_map(Job::parts).filter(|part| part.kind == kind);
+        let parts = jobs().flat_map(|job| job.parts()).filter(|part| part.kind == kind);
         let labels: Vec<String> = parts.map(|part| part.source.label()).collect();
         distinct(labels.iter().map(String::as_str)).into_iter().map(str::to_owned).collect()
     };
@@ -28,7 +28,7 @@ pub(super) fn setup(grid: &PlannedGrid) -> String {
         words.push(format!("kernel {kernel}"));
     }
     words.extend(one("machines", &machines));
-    let mut cpus: Vec<usize> = jobs().filter_map(Job::cpus).collect();
+    let mut cpus: Vec<usize> = jobs().filter_map(|job| job.cpus()).collect();
     cpus.sort_unstable();
     cpus.dedup();
     words.extend(match cpus[..] {
