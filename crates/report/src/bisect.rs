@@ -245,9 +245,9 @@ impl BisectReport {
                 Cell::text(subject.chars().take(72).collect::<String>()),
             ]);
         }
-        let more = self.credible_set.len().saturating_sub(SHOWN);
-        if more > 0 {
-            table.note(format!("and {more} more; all are in the JSON"));
+        let hidden = self.credible_set.len().saturating_sub(SHOWN);
+        if hidden > 0 {
+            table.note(format!("and {hidden} more; all are in the JSON"));
         }
         table.to_text() + "\n"
     }

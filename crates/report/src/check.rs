@@ -187,7 +187,6 @@ impl CheckReport {
         self.rows.iter().any(|row| row.violation)
     }
 
-    /// The lines under the table.
     fn notes(&self) -> Vec<String> {
         let memory = match self.memory.as_str() {
             "sc" => "explored with sequentially consistent memory",
@@ -272,44 +271,23 @@ impl CheckReport {
     /// One line per row, without the steps.
     pub fn to_csv(&self) -> String {
         let columns = [
-            "lock",
-            "variant",
-            "property",
-            "checks",
-            "violation",
-            "violated",
-            "schedule",
-            "explored",
-            "exhaustive",
-            "preemptions",
-            "share",
-            "weak_explored",
-            "weak_exhaustive",
-            "weak_preemptions",
-            "weak_stale",
+            ("lock", "/lock"),
+            ("variant", "/variant"),
+            ("property", "/property"),
+            ("checks", "/checks"),
+            ("violation", "/violation"),
+            ("violated", "/violated"),
+            ("schedule", "/schedule"),
+            ("explored", "/explored"),
+            ("exhaustive", "/exhaustive"),
+            ("preemptions", "/preemptions"),
+            ("share", "/share"),
+            ("weak_explored", "/weak/explored"),
+            ("weak_exhaustive", "/weak/exhaustive"),
+            ("weak_preemptions", "/weak/preemptions"),
+            ("weak_stale", "/weak/stale"),
         ];
-        let mut table = Table::new("", columns.map(Column::text).to_vec());
-        for row in &self.rows {
-            let weak = row.weak;
-            table.row(vec![
-                Cell::text(&row.lock),
-                Cell::text(&row.variant),
-                Cell::text(&row.property),
-                Cell::text(row.checks.join(" ")),
-                Cell::text(row.violation.to_string()),
-                Cell::text(row.violated.as_deref().unwrap_or_default()),
-                Cell::text(row.schedule.as_deref().unwrap_or_default()),
-                Cell::count(row.explored),
-                Cell::text(row.exhaustive.to_string()),
-                limit(row.preemptions),
-                Cell::number(row.share, 4),
-                weak.map_or(Cell::empty(), |weak| Cell::count(weak.explored)),
-                Cell::text(weak.map_or(String::new(), |weak| weak.exhaustive.to_string())),
-                limit(weak.and_then(|weak| weak.preemptions)),
-                limit(weak.and_then(|weak| weak.stale)),
-            ]);
-        }
-        table.to_csv()
+        Table::of_json(&self.rows, &columns).to_csv()
     }
 
     /// The verdict and a line for each lock. A single violation is followed by the story of its
@@ -323,7 +301,6 @@ impl CheckReport {
         text
     }
 
-    /// One line for each lock.
     fn summary(&self) -> Table {
         let mut columns = vec![
             Column::text("Lock"),
@@ -450,11 +427,6 @@ fn reach(rows: &[CheckRow]) -> String {
             format!("{text}, the others in every interleaving of at most {bound} {preemptions}")
         }
     }
-}
-
-/// Returns the cell of a bound, empty if there is none.
-fn limit(bound: Option<u32>) -> Cell {
-    bound.map_or(Cell::empty(), |bound| Cell::count(bound.into()))
 }
 
 /// Returns how far the search under a weaker memory model came in the scenario that came least far.

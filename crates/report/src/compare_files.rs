@@ -6,7 +6,7 @@ use crate::compare::{
     CompareFailure, CompareFloor, CompareRange, CompareReport, CompareRow, CompareWarmUp,
 };
 use crate::json;
-use crate::table::{Cell, Column, Table};
+use crate::table::Table;
 
 /// The JSON: the fields of the row that decides, then everything.
 #[derive(Serialize)]
@@ -54,43 +54,34 @@ impl CompareReport {
 
     /// One line for each comparison, unrounded.
     pub fn to_csv(&self) -> String {
-        let number = |key: &str| Column::number(key, "");
-        let mut columns: Vec<Column> =
-            ["benchmark", "users", "metric", "unit"].map(Column::text).into();
-        columns.extend(["baseline", "candidate"].map(Column::text));
-        for side in ["baseline", "candidate"] {
-            let keys = ["runs", "mean", "sd", "ci95_lo", "ci95_hi"];
-            columns.extend(keys.map(|key| number(&format!("{side}_{key}"))));
-        }
-        let keys = ["speedup", "speedup_lo", "speedup_hi", "p", "p_raw", "p_floor", "stars"];
-        columns.extend(keys.map(number));
-        columns.extend(["test", "verdict"].map(Column::text));
-        columns.push(number("same_within_percent"));
-        let mut table = Table::new("", columns);
-        for row in &self.rows {
-            table.row(csv_cells(row));
-        }
-        table.to_csv()
+        let columns = [
+            ("benchmark", "/benchmark"),
+            ("users", "/users"),
+            ("metric", "/metric"),
+            ("unit", "/unit"),
+            ("baseline", "/baseline/label"),
+            ("candidate", "/candidate/label"),
+            ("baseline_runs", "/baseline/runs"),
+            ("baseline_mean", "/baseline/mean"),
+            ("baseline_sd", "/baseline/sd"),
+            ("baseline_ci95_lo", "/baseline/ci95/0"),
+            ("baseline_ci95_hi", "/baseline/ci95/1"),
+            ("candidate_runs", "/candidate/runs"),
+            ("candidate_mean", "/candidate/mean"),
+            ("candidate_sd", "/candidate/sd"),
+            ("candidate_ci95_lo", "/candidate/ci95/0"),
+            ("candidate_ci95_hi", "/candidate/ci95/1"),
+            ("speedup", "/speedup"),
+            ("speedup_lo", "/ci95/0"),
+            ("speedup_hi", "/ci95/1"),
+            ("p", "/p"),
+            ("p_raw", "/p_raw"),
+            ("p_floor", "/p_floor"),
+            ("stars", "/stars"),
+            ("test", "/test"),
+            ("verdict", "/verdict"),
+            ("same_within_percent", "/same_within_percent"),
+        ];
+        Table::of_json(&self.rows, &columns).to_csv()
     }
-}
-
-fn csv_cells(row: &CompareRow) -> Vec<Cell> {
-    let value = |value: f64| Cell::shown("", value);
-    let users = row.users.map_or_else(Cell::empty, |users| Cell::count(u64::from(users)));
-    let mut cells = vec![Cell::text(&row.benchmark), users];
-    cells.extend(
-        [&row.metric, &row.unit, &row.baseline.label, &row.candidate.label].map(Cell::text),
-    );
-    for side in [&row.baseline, &row.candidate] {
-        cells.push(Cell::count(side.runs as u64));
-        let numbers = [side.mean, side.sd.unwrap_or(f64::NAN), side.ci95[0], side.ci95[1]];
-        cells.extend(numbers.map(value));
-    }
-    let speedup = row.speedup.unwrap_or(f64::NAN);
-    let numbers = [speedup, row.ci95[0], row.ci95[1], row.p, row.p_raw, row.p_floor];
-    cells.extend(numbers.map(value));
-    cells.push(Cell::count(row.stars as u64));
-    cells.extend([&row.test, &row.verdict].map(Cell::text));
-    cells.push(row.same_within_percent.map_or_else(Cell::empty, value));
-    cells
 }

@@ -190,9 +190,9 @@ fn idle_meanwhile(idle_ms: &[f64], ms: f64) -> String {
     match idle().count() {
         0 => "Meanwhile no CPU idles.".to_owned(),
         2..=MOST if idle().all(|(_, idle)| share(*idle) == "100") => {
-            let all: Vec<String> = idle().map(|(cpu, _)| cpu.to_string()).collect();
-            let (last, others) = all.split_last().expect("two or more");
-            format!("Meanwhile CPUs {} and {last} idle.", others.join(", "))
+            let cpus: Vec<String> = idle().map(|(cpu, _)| cpu.to_string()).collect();
+            let (last, first) = cpus.split_last().expect("two or more");
+            format!("Meanwhile CPUs {} and {last} idle.", first.join(", "))
         }
         1..=MOST => {
             let each: Vec<String> =

@@ -230,55 +230,27 @@ impl OrderingsReport {
 
     /// One line for each ordering.
     pub fn to_csv(&self) -> String {
-        let heads = [
-            "file",
-            "line",
-            "column",
-            "function",
-            "access",
-            "ordering",
-            "alone",
-            "weakest",
-            "needed",
-            "broken_ordering",
-            "broken_together",
-            "scenario",
-            "property",
-            "scenarios",
-            "executions",
-            "exhaustive",
-            "preemptions",
-            "stale",
+        let columns = [
+            ("file", "/file"),
+            ("line", "/line"),
+            ("column", "/column"),
+            ("function", "/function"),
+            ("access", "/access"),
+            ("ordering", "/ordering"),
+            ("alone", "/alone"),
+            ("weakest", "/weakest"),
+            ("needed", "/needed"),
+            ("broken_ordering", "/broken/ordering"),
+            ("broken_together", "/broken/together"),
+            ("scenario", "/broken/scenario"),
+            ("property", "/broken/property"),
+            ("scenarios", "/passes/scenarios"),
+            ("executions", "/passes/executions"),
+            ("exhaustive", "/passes/least/exhaustive"),
+            ("preemptions", "/passes/least/preemptions"),
+            ("stale", "/passes/least/stale"),
         ];
-        let mut table = Table::new("", heads.map(Column::text).to_vec());
-        for row in &self.rows {
-            let broken = row.broken.as_ref();
-            let word = |of: fn(&BrokenOrdering) -> String| broken.map_or_else(String::new, of);
-            let bound = |of: fn(PassedOrdering) -> Option<u64>| {
-                row.passes.and_then(of).map_or_else(Cell::empty, Cell::count)
-            };
-            table.row(vec![
-                Cell::text(&row.file),
-                Cell::count(row.line.into()),
-                Cell::count(row.column.into()),
-                Cell::text(&row.function),
-                Cell::text(&row.access),
-                Cell::text(&row.ordering),
-                Cell::text(&row.alone),
-                Cell::text(&row.weakest),
-                Cell::text(row.needed.to_string()),
-                Cell::text(word(|broken| broken.ordering.clone())),
-                Cell::text(word(|broken| broken.together.to_string())),
-                Cell::text(word(|broken| broken.scenario.clone())),
-                Cell::text(word(|broken| broken.property.clone())),
-                bound(|passes| Some(passes.scenarios as u64)),
-                bound(|passes| Some(passes.executions)),
-                Cell::text(row.passes.map_or_else(String::new, |p| p.least.exhaustive.to_string())),
-                bound(|passes| passes.least.preemptions.map(u64::from)),
-                bound(|passes| passes.least.stale.map(u64::from)),
-            ]);
-        }
-        table.to_csv()
+        Table::of_json(&self.rows, &columns).to_csv()
     }
 }
 

@@ -95,6 +95,23 @@ impl Cell {
         Self { shown: String::new(), value: word(text.into()) }
     }
 
+    /// A value of JSON; the words of a list are one text.
+    pub(super) fn of_json(value: &serde_json::Value) -> Self {
+        match value {
+            serde_json::Value::Null => Self::empty(),
+            serde_json::Value::String(text) => Self::text(text),
+            serde_json::Value::Array(items) => {
+                let words: Vec<&str> = items.iter().filter_map(serde_json::Value::as_str).collect();
+                Self::text(words.join(" "))
+            }
+            value => match (value.as_u64(), value.as_f64()) {
+                (Some(count), _) => Self::count(count),
+                (None, Some(number)) => Self::plain(number),
+                (None, None) => Self::text(value.to_string()),
+            },
+        }
+    }
+
     /// A cell without content.
     pub fn empty() -> Self {
         Self::default()

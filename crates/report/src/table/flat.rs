@@ -1,5 +1,7 @@
 //! A table for programs: flat rows, in CSV and JSON.
 
+use serde::Serialize;
+
 use super::{Cell, Column, Row, Table};
 use crate::table::cell::Value;
 
@@ -7,6 +9,19 @@ use crate::table::cell::Value;
 pub(super) const INDENT: &str = "  ";
 
 impl Table {
+    /// Rows for programs alone: each column has a name, and the place (RFC 6901) of its value in
+    /// the JSON of a row.
+    pub(crate) fn of_json(rows: &[impl Serialize], columns: &[(&str, &str)]) -> Self {
+        let heads = columns.iter().map(|(name, _)| Column::text(name));
+        let mut table = Self::new("", heads.collect());
+        for row in rows {
+            let row = serde_json::to_value(row).unwrap_or_default();
+            let cell = |place: &str| row.pointer(place).map_or_else(Cell::empty, Cell::of_json);
+            table.row(columns.iter().map(|(_, place)| cell(place)).collect());
+        }
+        table
+    }
+
     /// RFC 4180 with line feeds; unrounded numbers, no title, no notes. The name of an indented row
     /// is in a separate column, `part`, next to the name of the row that it belongs to.
     pub fn to_csv(&self) -> String {
