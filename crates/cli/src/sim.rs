@@ -6,7 +6,7 @@ use crate::experiment::{Told, execute, threads};
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
 use crate::load::control::Sweep;
-use crate::load::{self, Load, Points, Results, control};
+use crate::load::{Load, Points, Results, control};
 use crate::presets::Sets;
 use clap::{Args, value_parser};
 use convoy_kernel::{BklKind, JournalStats};
@@ -21,7 +21,6 @@ use convoy_workload::users::counted;
 use serde_json::Value;
 use std::process::ExitCode;
 
-/// `convoy sim`.
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
     #[command(flatten)]
@@ -135,9 +134,8 @@ fn users(args: &SimArgs) -> Result<Vec<u32>, Failure> {
     })
 }
 
-/// The command.
 pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
-    load::check(&args.common, &args.results)?;
+    args.results.check(&args.common)?;
     args.place.check()?;
     let (mix, users) = (control::mix(&args.load)?, users(args)?);
     let start_delay_ns = control::start_delay(&args.load)?.as_nanos() as u64;
@@ -184,8 +182,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let report = report(run, Inputs::of(run, &kernel.source, &machine.source), &points);
     let record = record(&mix.name, &jobs, &done.outcomes, &report)?;
     let place = format!("{} on {}", kernel.name, machine.name);
-    let files = load::Files::new(&args.results);
-    files.finish(&args.common, &report, &place, &record)?;
+    args.results.finish(&args.common, &report, &place, &record)?;
     if done.interrupted {
         return Err(Failure::interrupted(points.len()));
     }

@@ -5,12 +5,14 @@ use crate::fail::Failure;
 use crate::keep::{StoreArgs, arguments};
 use crate::look;
 use crate::output;
-use crate::record::{Destination, Java, Kernel, keep, observed, raise_descriptors, ready, refused};
+use crate::record::{
+    Destination, Java, Kernel, keep, observed, raise_descriptors, ready, refused, seen,
+};
 use clap::Args;
 use convoy_live::{Ending, Endpoint, Observer, Refreshes, Screen, is_loopback};
 use convoy_os::{Interrupts, Surroundings};
+use convoy_record::Program;
 use convoy_record::outside::Outside;
-use convoy_record::{Program, Record, VERSION};
 use convoy_report::TopReport;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
@@ -20,7 +22,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// `convoy top`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Top {
     /// A program to start and watch, and its arguments, after `--`
@@ -58,7 +59,6 @@ pub(crate) struct Top {
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Java::Auto)]
     #[arg(hide_possible_values = true)]
     java: Java,
-    /// Flags of every command.
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
@@ -83,7 +83,6 @@ impl Top {
     }
 }
 
-/// The command.
 pub(crate) fn run(args: &Top) -> Result<ExitCode, Failure> {
     if args.record {
         ready(args.destination())?;
@@ -202,17 +201,8 @@ fn record(
     ending: Ending,
     before: &Surroundings,
 ) -> Result<(), Failure> {
-    let (processes, unseen) = observer.finish();
     let ending = if ending == Ending::Exited { "ended" } else { "still running" };
-    let cpu_s = processes.iter().map(|process| process.cpu_s).sum();
-    let program = Program {
-        ending: ending.to_owned(),
-        wall_s: processes.iter().map(|process| process.seconds).fold(0.0, f64::max),
-        cpu_s,
-        disturbance: before.since(cpu_s),
-        ..program
-    };
-    let record = Record { recorded: VERSION, program, processes, unseen };
+    let record = seen(program, ending, observer.finish(), before);
     if keep(args.destination(), &record, arguments()) {
         return Ok(());
     }
@@ -221,7 +211,6 @@ fn record(
 
 /// A length of time.
 fn seconds(text: &str) -> Result<f64, String> {
-    /// A day.
     const MOST: f64 = 86_400.0;
     let value = text.parse().ok().filter(|value| (0.1..=MOST).contains(value));
     value.ok_or_else(|| format!("not a time between 0.1 and {MOST} s"))

@@ -66,7 +66,6 @@ pub(crate) fn mix(args: &Load) -> Result<Mix, Failure> {
     Ok(mix)
 }
 
-/// The load points.
 pub(crate) fn schedule(args: &Points, sweep: &Sweep) -> Result<Schedule, Failure> {
     let until = match sweep.crossover {
         Some(limit) if limit.is_finite() && limit >= 0.0 => Until::Crossover(limit),

@@ -6,8 +6,6 @@ mod results;
 use clap::Args;
 use std::path::PathBuf;
 
-pub(crate) use results::{Files, check};
-
 /// The load of the users.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]

@@ -8,30 +8,21 @@ use convoy_report::RunReport;
 
 const PLOTS: [&str; 2] = ["svg", "html"];
 
-/// Every file that is to be written can be, asked before the run.
-pub(crate) fn check(common: &Common, results: &Results) -> Result<(), Failure> {
-    output::ready(common.output.as_deref())?;
-    output::ready(results.record.as_deref())?;
-    for path in &results.plot {
-        output::format_of("--plot", path, &PLOTS)?;
-        output::ready(Some(path))?;
-    }
-    Ok(())
-}
-
-/// The files that a load writes.
-pub(crate) struct Files<'a> {
-    asked: &'a Results,
-}
-
-impl<'a> Files<'a> {
-    pub(crate) fn new(asked: &'a Results) -> Self {
-        Self { asked }
+impl Results {
+    /// Every file that is to be written can be, asked before the run.
+    pub(crate) fn check(&self, common: &Common) -> Result<(), Failure> {
+        output::ready(common.output.as_deref())?;
+        output::ready(self.record.as_deref())?;
+        for path in &self.plot {
+            output::format_of("--plot", path, &PLOTS)?;
+            output::ready(Some(path))?;
+        }
+        Ok(())
     }
 
     /// Writes the record of the points so far, if it goes to an ordinary file.
     pub(crate) fn write(&self, record: &serde_json::Value) -> Result<(), Failure> {
-        match self.asked.record.as_deref().filter(|path| !path.exists() || path.is_file()) {
+        match self.record.as_deref().filter(|path| !path.exists() || path.is_file()) {
             Some(path) => output::file(path, &output::versioned(&format!("{record:#}\n"))),
             None => Ok(()),
         }
@@ -48,13 +39,13 @@ impl<'a> Files<'a> {
     ) -> Result<(), Failure> {
         output::print(common, || report.to_text(), || report.to_json(), || report.to_csv())?;
         self.write(record)?;
-        for path in &self.asked.plot {
+        for path in &self.plot {
             match output::format_of("--plot", path, &PLOTS)? {
                 "html" => output::file(path, &report.to_html(machine))?,
                 _ => output::draw(path, &report.curve(machine).to_svg())?,
             }
         }
-        match self.asked.record.as_deref().filter(|path| path.exists() && !path.is_file()) {
+        match self.record.as_deref().filter(|path| path.exists() && !path.is_file()) {
             Some(path) => output::file(path, &output::versioned(&format!("{record:#}\n"))),
             None => Ok(()),
         }

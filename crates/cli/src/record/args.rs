@@ -9,7 +9,6 @@ use convoy_record::dumps::Dumps;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// `convoy record`.
 #[derive(Clone, Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 pub(crate) struct RecordArgs {
@@ -165,7 +164,6 @@ fn size(text: &str) -> Result<u64, String> {
 
 /// A length of time.
 fn seconds(text: &str) -> Result<f64, String> {
-    /// A day.
     const MOST: f64 = 86_400.0;
     let value = text.parse().ok().filter(|value| (0.01..=MOST).contains(value));
     value.ok_or_else(|| format!("not a time between 0.01 and {MOST} s"))

@@ -8,7 +8,7 @@ use convoy_host::describe_host;
 use convoy_os::{Interrupts, Surroundings, cpus::threads_per_core};
 use convoy_record::attach::{AttachError, SOURCE};
 use convoy_record::outside::Outside;
-use convoy_record::{Program, Record, VERSION};
+use convoy_record::{Process, Program, Record, VERSION};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -42,19 +42,11 @@ pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
     if args.redact {
         redact(&mut processes);
     }
-    let cpu_s = processes.iter().map(|process| process.cpu_s).sum();
     let command = match &args.cgroup {
         Some(path) => vec!["--cgroup".to_owned(), path.display().to_string()],
         None => processes[0].command.clone(),
     };
-    let program = Program {
-        ending: ending.to_owned(),
-        wall_s: processes.iter().map(|process| process.seconds).fold(0.0, f64::max),
-        cpu_s,
-        disturbance: before.since(cpu_s),
-        ..observed(command)
-    };
-    let record = Record { recorded: VERSION, program, processes, unseen };
+    let record = seen(observed(command), ending, (processes, unseen), &before);
     if keep(args.destination(), &record, crate::keep::arguments()) {
         return Ok(ExitCode::SUCCESS);
     }
@@ -91,6 +83,24 @@ pub(crate) fn observed(command: Vec<String>) -> Program {
         source: SOURCE.to_owned(),
         ..Program::default()
     }
+}
+
+/// Returns the record of what was observed since `before`.
+pub(crate) fn seen(
+    program: Program,
+    ending: &str,
+    (processes, unseen): (Vec<Process>, Vec<String>),
+    before: &Surroundings,
+) -> Record {
+    let cpu_s = processes.iter().map(|process| process.cpu_s).sum();
+    let program = Program {
+        ending: ending.to_owned(),
+        wall_s: processes.iter().map(|process| process.seconds).fold(0.0, f64::max),
+        cpu_s,
+        disturbance: before.since(cpu_s),
+        ..program
+    };
+    Record { recorded: VERSION, program, processes, unseen }
 }
 
 /// Names of programs with the IDs of their processes, in the order of the IDs.

@@ -10,9 +10,8 @@ mod unseen;
 
 use crate::fail::{BY_SIGNAL, Failure};
 use attach::attach;
-pub(crate) use attach::{observed, raise_descriptors, refused};
-use convoy_host::describe_host;
-use convoy_os::{Surroundings, cpus::threads_per_core};
+pub(crate) use attach::{observed, raise_descriptors, refused, seen};
+use convoy_os::Surroundings;
 use convoy_record::bound::Others;
 use convoy_record::launch::{self, Refusal};
 use convoy_record::place::{Place, programs_lost};
@@ -151,20 +150,15 @@ fn preloaded(args: &RecordArgs, place: &mut Place) -> Result<Command, Failure> {
 
 /// The description of the program before it starts.
 fn program(args: &RecordArgs) -> Program {
-    let host = describe_host();
     let words = if args.redact { &args.words[..1] } else { &args.words };
+    let command = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     Program {
-        command: words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        cpus: host.cpus,
-        cpu_model: host.cpu,
-        threads_per_core: threads_per_core(),
-        kernel: host.kernel,
-        date: host.date,
+        source: String::new(),
         mutex: args.policies.mutex(),
         sem: args.policies.sem(),
         locks: args.policies.locks().to_vec(),
         only_contended: args.contended,
-        ..Program::default()
+        ..observed(command)
     }
 }
 

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Name of the file.
 const FILE: &str = "prices.json";
 /// Seconds after which a measurement that other programs disturbed is repeated.
 const DISTURBED_S: f64 = 3600.0;

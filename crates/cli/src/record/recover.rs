@@ -15,7 +15,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// `convoy record --recover`.
 pub(super) fn recover(args: &RecordArgs) -> Result<ExitCode, Failure> {
     super::keep::ready(args.destination())?;
     let mut found = 0;

@@ -7,7 +7,6 @@ use crate::load::{Load, Points, Results};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// `convoy run`.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]

@@ -5,7 +5,7 @@ use super::progress::Live;
 use super::repeats;
 use crate::fail::Failure;
 use crate::keep::Keeper;
-use crate::load::{self, Files};
+use crate::load;
 use convoy_host::{HostRun, Progress};
 use convoy_report::{RunPoint, RunReport};
 use convoy_workload::dialect::Dialect;
@@ -15,7 +15,6 @@ use convoy_workload::schedule::Schedule;
 use convoy_workload::users::{MOST_USERS_HOST, counted};
 use std::process::ExitCode;
 
-/// The command.
 pub(super) fn run(args: &Run, mix: Mix, schedule: Schedule) -> Result<ExitCode, Failure> {
     let many = schedule.most_users();
     if many > MOST_USERS_HOST {
@@ -57,20 +56,18 @@ pub(super) fn run(args: &Run, mix: Mix, schedule: Schedule) -> Result<ExitCode, 
 /// The finished points of a run, which are kept whatever ends it.
 struct Kept<'a> {
     args: &'a Run,
-    files: Files<'a>,
     store: Option<Keeper>,
 }
 
 impl<'a> Kept<'a> {
     fn new(args: &'a Run, seed: u64) -> Self {
-        let files = Files::new(&args.results.files);
-        Self { args, files, store: args.store.keeper("run", Some(seed)) }
+        Self { args, store: args.store.keeper("run", Some(seed)) }
     }
 
     /// Another point has ended. What cannot be written now is tried again at the end, and said.
     fn point(&mut self, record: &RunRecord) {
         let Ok(body) = serde_json::to_value(record) else { return };
-        let _said_at_the_end = self.files.write(&body);
+        let _said_at_the_end = self.args.results.files.write(&body);
         if let Some(store) = &mut self.store {
             let _said_at_the_end = store.update(body);
         }
@@ -80,7 +77,7 @@ impl<'a> Kept<'a> {
     fn finish(self, record: &RunRecord) -> Result<(), Failure> {
         let body = serde_json::to_value(record).map_err(Failure::environment)?;
         let (report, machine) = (report(self.args, record), machine(record));
-        self.files.finish(&self.args.common, &report, &machine, &body)?;
+        self.args.results.files.finish(&self.args.common, &report, &machine, &body)?;
         if let Some(store) = self.store {
             store.finish(&self.args.common, body);
         }

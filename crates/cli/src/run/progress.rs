@@ -47,7 +47,6 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Shows one step.
     pub(super) fn show(&mut self, progress: &Progress) {
         let (ended, planned) = self.points;
         match progress {
@@ -118,7 +117,6 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -7,7 +7,6 @@ use clap::{Args, Subcommand};
 use convoy_store::{Filter, Store, StoreError};
 use std::path::PathBuf;
 
-/// `convoy runs`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Runs {
@@ -32,7 +31,6 @@ pub(super) enum What {
     Prune(Prune),
 }
 
-/// The store.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Where {
     /// The store.
@@ -90,7 +88,6 @@ pub(super) struct Tag {
     pub(super) place: Where,
 }
 
-/// `convoy runs prune`.
 #[derive(Debug, Args)]
 pub(super) struct Prune {
     /// Only these numbers (repeatable)

@@ -16,7 +16,6 @@ use table::table;
 
 pub(crate) use args::Runs;
 
-/// The command.
 pub(crate) fn run(args: &Runs) -> Result<ExitCode, Failure> {
     match &args.what {
         None => list(&args.list)?,

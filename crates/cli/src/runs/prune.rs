@@ -8,10 +8,8 @@ use crate::keep::warn;
 use crate::output;
 use convoy_store::{Filter, StoreError};
 
-/// Milliseconds of a day.
 const DAY_MS: f64 = 86_400_000.0;
 
-/// `convoy runs prune`.
 pub(super) fn run(args: &Prune) -> Result<(), Failure> {
     if args.id.is_empty() && args.older_than.is_none() && args.keep.is_none() {
         let text = "say which runs: --id, --older-than or --keep; --dry-run shows them first";

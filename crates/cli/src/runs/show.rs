@@ -9,7 +9,6 @@ use convoy_report::{BisectReport, CompareLayout, CompareReport, Table, page_wrap
 use convoy_store::{Entry, Stored};
 use serde_json::Value;
 
-/// `convoy runs show`.
 pub(super) fn run(args: &Show) -> Result<(), Failure> {
     let run = args.place.read()?.find(&args.run)?;
     let text = match args.common.format {

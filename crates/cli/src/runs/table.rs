@@ -4,6 +4,7 @@ use convoy_diagnose::Diagnosis;
 use convoy_record::Record;
 use convoy_report::{Cell, Column, CompareReport, Table, fixed};
 use convoy_store::{Entry, Stored};
+use convoy_workload::calendar;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -83,30 +84,7 @@ pub(super) fn typed<T: DeserializeOwned>(body: &Value) -> Option<T> {
     T::deserialize(body).ok()
 }
 
-/// Milliseconds since 1970 as `2026-01-31 23:59:59`, by the civil calendar (H. Hinnant, 2013).
+/// Milliseconds since 1970 as `2026-01-31 23:59:59`.
 pub(super) fn time(ms: i64) -> String {
-    let seconds = ms.div_euclid(1000);
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day = shifted.rem_euclid(146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let rest = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * rest + 2) / 153;
-    let day = rest - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}", second % 60)
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn times_are_those_of_the_calendar() {
-        assert_eq!(super::time(0), "1970-01-01 00:00:00");
-        assert_eq!(super::time(951_782_400_000), "2000-02-29 00:00:00");
-        assert_eq!(super::time(1_767_225_599_999), "2025-12-31 23:59:59");
-        assert_eq!(super::time(-1), "1969-12-31 23:59:59");
-    }
+    calendar(ms.max(0).unsigned_abs() / 1000).replace('T', " ")
 }
