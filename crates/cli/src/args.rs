@@ -31,7 +31,6 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// Flags of every command.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Common {
     /// Format of results

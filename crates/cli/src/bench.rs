@@ -21,10 +21,8 @@ use std::process::ExitCode;
 /// The experiment that the flags change; its file has the defaults.
 const NAME: &str = "bench-locks";
 
-/// `convoy bench`.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// The benchmark.
     #[command(subcommand)]
     what: What,
 }
@@ -39,10 +37,8 @@ enum What {
     Calls(BenchCalls),
 }
 
-/// `convoy bench locks`.
 #[derive(Debug, Args)]
 struct BenchLocks {
-    /// The loop of the threads.
     #[command(flatten)]
     loops: Loops,
     /// Measure all locks with sections of 0.1, 1 and 10 us, on one CPU and on all, with 2 to 2000
@@ -55,10 +51,8 @@ struct BenchLocks {
     /// Write the plot to FILE.svg; also writes FILE.csv
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Where the record goes.
     #[command(flatten)]
     store: StoreArgs,
-    /// Flags of every command.
     #[command(flatten)]
     common: Common,
 }
@@ -80,7 +74,6 @@ const LOCKS: [&str; 9] = [
     "tokio-semaphore",
 ];
 
-/// The command.
 pub(crate) fn run(args: &Bench) -> Result<ExitCode, Failure> {
     match &args.what {
         What::Locks(args) => locks(args),

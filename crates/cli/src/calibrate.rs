@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// `convoy lab calibrate`.
 #[derive(Debug, Args)]
 pub(crate) struct Calibrate {
     /// What to measure
@@ -29,7 +28,6 @@ pub(crate) struct Calibrate {
     quiet: bool,
 }
 
-/// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
     /// Caches, line transfers, switches, wakeups and system calls: a machine preset
@@ -38,7 +36,6 @@ enum What {
     Units,
 }
 
-/// The command.
 pub(crate) fn run(args: &Calibrate) -> Result<ExitCode, Failure> {
     let Calibrate { what, add, output, quiet } = args;
     if *what == What::Machine && add.is_some() {

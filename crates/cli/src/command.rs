@@ -29,7 +29,6 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", global = true)]
     #[arg(hide_short_help = true)]
     pub(crate) color: Color,
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -165,14 +164,12 @@ fn hint(name: &str) {
     }
 }
 
-/// `convoy completions`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Completions {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// `convoy man`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Man {
     /// Write the pages of all commands into this directory

@@ -20,13 +20,11 @@ use std::ffi::OsString;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-/// `convoy doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// Also check whether this program can be recorded
     #[arg(value_name = "PROGRAM")]
     program: Option<OsString>,
-    /// Flags of every command.
     #[command(flatten)]
     common: Common,
 }
@@ -49,7 +47,6 @@ impl Finding {
     }
 }
 
-/// The command.
 pub(crate) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     let program = args.program.as_ref().map(|program| {
         let name = program.to_string_lossy();

@@ -77,7 +77,6 @@ impl Failure {
         }
     }
 
-    /// The message.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }

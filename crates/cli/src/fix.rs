@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// `convoy fix`.
 #[derive(Debug, Args)]
 pub(crate) struct Fix {
     /// The record and the virtual machine.
@@ -25,7 +24,6 @@ pub(crate) struct Fix {
     plot: Option<PathBuf>,
 }
 
-/// The command.
 pub(crate) fn run(args: &Fix) -> Result<ExitCode, Failure> {
     let common = &args.replays.common;
     output::ready(common.output.as_deref())?;

@@ -20,7 +20,6 @@ use std::process::ExitCode;
 /// Size of the file of each disk job for `job-calls`, in KB: AIM7's for 2000 users.
 const FILE_KB: u64 = 1029;
 
-/// `convoy list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
     /// What to list, with a description of each; without it, the names that commands accept
@@ -29,7 +28,6 @@ pub(crate) struct List {
     /// Of locks: bytes of their code on this machine
     #[arg(long)]
     sizes: bool,
-    /// Flags of every command.
     #[command(flatten)]
     common: Common,
 }
@@ -173,7 +171,6 @@ fn sizes(args: &List) -> Result<ExitCode, Failure> {
     output::print_table(&args.common, &table, values)
 }
 
-/// The command.
 pub(crate) fn run(args: &List) -> Result<ExitCode, Failure> {
     if args.sizes {
         return match args.kind {

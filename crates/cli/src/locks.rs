@@ -17,10 +17,8 @@ use std::process::ExitCode;
 /// The experiment that the flags change; its file has the defaults.
 const NAME: &str = "locks";
 
-/// `convoy locks`.
 #[derive(Debug, Args)]
 pub(crate) struct Locks {
-    /// The loop of the threads.
     #[command(flatten)]
     loops: Loops,
     /// Number of spins before a lock sleeps, for locks that spin first
@@ -44,16 +42,13 @@ pub(crate) struct Locks {
     /// Start all threads at the same time and measure from the start, without a warm-up
     #[arg(long, requires = "kernel", help_heading = "Virtual machine", hide_short_help = true)]
     from_start: bool,
-    /// Changes of the presets.
     #[command(flatten)]
     sets: Sets,
     /// Draw throughput over threads, FILE.svg
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     plot: Option<PathBuf>,
-    /// Where the record goes.
     #[command(flatten)]
     store: StoreArgs,
-    /// Flags of every command.
     #[command(flatten)]
     common: Common,
 }
@@ -123,7 +118,6 @@ impl Loops {
         }
     }
 
-    /// The seed.
     pub(crate) fn seed(&self) -> u64 {
         self.seed.unwrap_or(1)
     }
@@ -146,7 +140,6 @@ fn think(text: &str) -> Result<(Vary, u32), String> {
     pair.ok_or_else(|| "give fixed:NS or exp:NS, such as exp:1000".to_owned())
 }
 
-/// The command.
 pub(crate) fn run(args: &Locks) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
     output::ready_to_draw(args.plot.as_deref(), true)?;

@@ -25,7 +25,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub(crate) mod forecast;
 pub(crate) mod plot;
 
-/// `convoy predict`.
 #[derive(Debug, Args)]
 pub(crate) struct Predict {
     /// The record and the virtual machine.
@@ -75,7 +74,6 @@ pub(crate) struct Replays {
     /// Machine preset of the rows [default: the nearest real machine]
     #[arg(long, value_name = "PRESET", help_heading = "Virtual machine")]
     machine: Option<String>,
-    /// Changes of the presets.
     #[command(flatten)]
     sets: Sets,
     /// The store of the record.
@@ -90,7 +88,6 @@ pub(crate) struct Replays {
 
 /// Default number of simulations per row.
 const ROUNDS: u64 = 3;
-/// Default kernel preset.
 const KERNEL: &str = "6.18";
 
 impl Replays {
@@ -109,7 +106,6 @@ impl Replays {
     }
 }
 
-/// The command.
 pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     let common = &args.replays.common;
     output::ready(common.output.as_deref())?;
@@ -186,17 +182,14 @@ pub(crate) fn complete(prediction: &Prediction) -> Result<ExitCode, Failure> {
 }
 
 impl Replays {
-    /// The length of the simulations.
     pub(crate) fn effort(&self) -> Effort {
         if self.least { Effort::LEAST } else { Effort::FULL }
     }
 
-    /// The named record.
     pub(crate) fn record(&self) -> Result<Record, Failure> {
         self.named(&self.record)
     }
 
-    /// The record of this name.
     fn named(&self, name: &str) -> Result<Record, Failure> {
         find(name, self.store.as_deref())?.ok_or_else(|| {
             Failure::usage(format!(

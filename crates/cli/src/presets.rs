@@ -38,12 +38,10 @@ impl Sets {
         self.set.iter().map(flag).collect()
     }
 
-    /// The changes one by one.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Set> {
         self.set.iter()
     }
 
-    /// Whether nothing is changed.
     pub(crate) fn is_empty(&self) -> bool {
         self.set.is_empty()
     }

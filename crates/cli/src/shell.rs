@@ -32,7 +32,6 @@ pub(crate) fn man(args: &Man) -> Result<ExitCode, Failure> {
 /// The schema of all results in JSON. A field that changes makes a new version.
 const SCHEMA: &str = include_str!("output.schema.json");
 
-/// Prints the schema.
 pub(crate) fn schema() -> Result<ExitCode, Failure> {
     output::bytes(SCHEMA.as_bytes()).map(|()| ExitCode::SUCCESS)
 }

@@ -136,7 +136,6 @@ fn name(value: Option<&impl ValueEnum>) -> String {
     name.map_or_else(String::new, |one| one.get_name().to_owned())
 }
 
-/// `convoy with`.
 #[derive(Debug, Args)]
 pub(crate) struct With {
     /// The replacement policies.

@@ -5,7 +5,6 @@ use crate::label::Label;
 use convoy_machine::Leave;
 use convoy_sync::TaskId;
 
-/// The place of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Running,
@@ -24,7 +23,6 @@ pub(crate) struct Since {
     pub(crate) passes: bool,
 }
 
-/// A task.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) label: Label,

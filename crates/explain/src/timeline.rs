@@ -7,7 +7,6 @@ const BINS: usize = 2048;
 /// Initial width in picoseconds: 100 us.
 const WIDTH: u64 = 100_000_000;
 
-/// One interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bin {
     pub(crate) times: Times,

@@ -15,7 +15,6 @@ use crate::table::{Cell, Column, Table};
 pub(crate) struct Changes {
     /// The case that the others are compared with.
     pub(crate) baseline: String,
-    /// The metric that is compared.
     pub(crate) metric: String,
     /// One row for each other case.
     pub(crate) rows: Vec<ChangeRow>,
@@ -32,9 +31,7 @@ pub(crate) struct Changes {
 /// The change of one case, percent of the baseline; less is negative.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChangeRow {
-    /// The case.
     pub(crate) case: String,
-    /// The published value.
     pub(crate) published_percent: Option<f64>,
     /// Mean over the seeds, in pairs.
     pub(crate) reproduced_percent: f64,

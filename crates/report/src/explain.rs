@@ -200,7 +200,6 @@ impl ExplainReport {
         text
     }
 
-    /// The longest convoy.
     fn story(&self) -> Option<String> {
         let convoy = self.summary.longest.as_ref()?;
         Some(paragraph("The longest convoy", &explain_text::narrate(convoy)))

@@ -223,7 +223,6 @@ fn instead(convoy: &Convoy, cpu: usize) -> String {
     }
 }
 
-/// The critical chain.
 pub(crate) fn chain(summary: &Summary) -> Vec<String> {
     let chain = &summary.chain;
     let all: f64 = chain.shares.iter().map(|share| share.seconds).sum();
@@ -245,7 +244,6 @@ pub(crate) fn chain(summary: &Summary) -> Vec<String> {
     ]
 }
 
-/// One wakeup.
 pub(crate) fn hop(hop: &HopSummary) -> String {
     let what = if hop.lock { "the lock " } else { "" };
     format!("{} s  {} wakes {} for {what}{}", fixed(hop.at_s, 6), hop.from, hop.to, hop.waited_for)

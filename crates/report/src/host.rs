@@ -16,9 +16,7 @@ pub(crate) struct HostRow {
     pub(crate) cpus: u32,
     /// Length of the section in nanoseconds; none for a mix.
     pub(crate) section_ns: Option<u32>,
-    /// Threads or users.
     pub(crate) tasks: u32,
-    /// Unit of the figures.
     pub(crate) unit: String,
     /// Median over the rounds measured.
     pub(crate) measured: f64,
@@ -52,9 +50,7 @@ impl HostRow {
 /// The errors of some rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HostErrors {
-    /// Which rows.
     pub(crate) rows: String,
-    /// How many.
     pub(crate) count: usize,
     /// Median of the absolute errors, percent.
     pub(crate) median_percent: f64,
@@ -65,7 +61,6 @@ pub(crate) struct HostErrors {
 /// The result of `convoy reproduce host`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HostReport {
-    /// Name of the experiment.
     pub(crate) experiment: String,
     /// Description of the measurement, with place and time, and of the simulation.
     pub(crate) scale: String,
@@ -73,7 +68,6 @@ pub(crate) struct HostReport {
     pub(crate) rows: Vec<HostRow>,
     /// The errors, of all predictions first.
     pub(crate) errors: Vec<HostErrors>,
-    /// Lines under the tables.
     pub(crate) notes: Vec<String>,
 }
 

@@ -64,7 +64,6 @@ impl Head {
         }
     }
 
-    /// Its height in pixels.
     pub(crate) fn height(&self) -> f64 {
         let legend = if self.legend.is_empty() { 0.0 } else { 6.0 };
         8.0 + 22.0 * self.title.len() as f64
@@ -111,7 +110,6 @@ pub(crate) struct Label {
     pub(crate) end: (f64, f64),
     /// The style of the line.
     pub(crate) style: usize,
-    /// Its name.
     pub(crate) name: String,
 }
 

@@ -13,7 +13,6 @@ use crate::verdict::cpus;
 /// One number of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ReproduceRow {
-    /// The kernel preset.
     pub(crate) case: String,
     /// Name of the metric, see [`metric`].
     pub(crate) metric: String,
@@ -64,10 +63,8 @@ impl ReproduceRow {
     }
 }
 
-/// The result of `convoy reproduce`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ReproduceReport {
-    /// Name of the experiment.
     pub(crate) experiment: String,
     /// Machine, tasks, mix, seeds and size in one sentence; printed under the title.
     pub(crate) scale: String,
@@ -79,7 +76,6 @@ pub(crate) struct ReproduceReport {
     /// case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) possible: Option<usize>,
-    /// Lines under the tables.
     pub(crate) notes: Vec<String>,
     /// The changes and the null model, if there is a baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +83,6 @@ pub(crate) struct ReproduceReport {
 }
 
 impl ReproduceReport {
-    /// A report without rows.
     pub(crate) fn new(experiment: &str, scale: &str, tasks: u64) -> Self {
         Self {
             experiment: experiment.to_owned(),

@@ -43,13 +43,10 @@ pub struct RowsPlot {
 
 /// Width of the axis, in pixels.
 const WIDTH: f64 = 520.0;
-/// Blank on all sides.
 const MARGIN: f64 = 16.0;
-/// Height of a row.
 const ROW: f64 = 46.0;
 /// Room below the rows, for ticks and the label of the axis.
 const FOOT: f64 = 52.0;
-/// Characters of a name.
 const LONGEST_NAME: usize = 34;
 /// Half the height within which dots are spread.
 const SPREAD: f64 = 11.0;

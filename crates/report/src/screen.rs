@@ -9,7 +9,6 @@ use crate::table::{Cell, Column, Table, page_wrap};
 
 /// Lines of a screen; the prompt needs one.
 const LINES: usize = 39;
-/// Rows of the table.
 const ROWS: usize = 8;
 /// Sentences below the diagnosis.
 const SENTENCES: usize = 4;

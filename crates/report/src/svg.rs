@@ -10,7 +10,6 @@ pub(crate) const FRAME: &str = "fill=\"none\" stroke=\"#444\"";
 pub(crate) const MIDDLE: &str = "text-anchor=\"middle\"";
 /// A text left of its place.
 pub(crate) const END: &str = "text-anchor=\"end\"";
-/// A heading.
 pub(crate) const BOLD: &str = "font-weight=\"bold\"";
 
 /// An SVG file under construction.
@@ -39,7 +38,6 @@ impl Drawing {
         self.add(&format!("path d=\"{steps}\" {attributes}"), None);
     }
 
-    /// Adds a dot.
     pub(crate) fn dot(&mut self, x: f64, y: f64, radius: f64, attributes: &str) {
         self.add(&format!("circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" {attributes}"), None);
     }
@@ -54,7 +52,6 @@ impl Drawing {
         let _ = writeln!(self.0, "<{}{end}", element.trim_end());
     }
 
-    /// The file.
     pub(crate) fn finish(self) -> String {
         self.0 + "</svg>\n"
     }

@@ -148,13 +148,10 @@ pub(crate) fn blamed(summary: &Summary, cause: Idle) -> Option<&LockSummary> {
 /// A lock loop as a verdict sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct LockCell {
-    /// The lock.
     pub(crate) lock: String,
     /// What else varies in the grid; empty if nothing does.
     pub(crate) place: String,
-    /// Threads.
     pub(crate) threads: u32,
-    /// Sections per second.
     pub(crate) per_s: f64,
     /// Critical sections relative to the baseline; `None` without a baseline, and for the baseline
     /// itself.

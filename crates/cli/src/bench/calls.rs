@@ -16,18 +16,15 @@ use std::process::ExitCode;
 /// The workload with the loops.
 const NAME: &str = "lmbench";
 
-/// `convoy bench calls`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchCalls {
     /// Number of rounds; each runs every loop once, and the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Flags of every command.
     #[command(flatten)]
     common: Common,
 }
 
-/// The command.
 pub(super) fn run(args: &BenchCalls) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
     let sheet = Sheet::open(&WORKLOADS, NAME, None).map_err(Failure::usage)?;

@@ -17,7 +17,6 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// `convoy bench hogs`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchHogs {
     /// Locks of libraries from `convoy list locks`, ours first
@@ -31,7 +30,6 @@ pub(crate) struct BenchHogs {
     /// Length of a window, in milliseconds [default: 700, or less so that the total is a minute]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     window_ms: Option<u64>,
-    /// Flags of every command.
     #[command(flatten)]
     common: Common,
 }
@@ -69,7 +67,6 @@ fn median(values: Vec<f64>) -> f64 {
     Sample::new(values).map_or(f64::NAN, |sample| sample.median())
 }
 
-/// The command.
 pub(super) fn run(args: &BenchHogs) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
     let locks: Vec<Library> = args.lock.iter().filter_map(|name| Library::named(name)).collect();

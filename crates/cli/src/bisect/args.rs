@@ -22,7 +22,6 @@ pub(crate) enum Marked {
     },
 }
 
-/// `convoy bisect`.
 #[derive(Debug, Args)]
 #[command(subcommand_negates_reqs = true, disable_help_subcommand = true)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]

@@ -42,7 +42,6 @@ impl Live {
         }
     }
 
-    /// Shows what happens.
     pub(crate) fn take(&mut self, progress: Progress<'_>) {
         match progress {
             Progress::Visit { commit, runs, why } => self.visit(commit, runs, why),

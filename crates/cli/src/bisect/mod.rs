@@ -16,7 +16,6 @@ use convoy_report::BisectVerdict;
 use live::Live;
 use std::process::ExitCode;
 
-/// The command.
 pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
     output::ready_to_draw(args.plot.as_deref(), false)?;

@@ -9,7 +9,6 @@ use convoy_report::CompareLayout;
 use convoy_stats::{Correction, Interval};
 use std::path::PathBuf;
 
-/// `convoy compare`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Compare {

@@ -33,7 +33,6 @@ const WIDEST: f64 = 0.1;
 /// Version of the record.
 const SCHEMA: u32 = 1;
 
-/// The command.
 pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     let common = &args.common;
     output::ready(common.output.as_deref())?;

@@ -18,7 +18,6 @@ const LONGEST_NAME: usize = 40;
 /// Outliers of one series that are named.
 const MOST_OUTLIERS: usize = 3;
 
-/// The whole report.
 pub(crate) fn report(
     case: Case<'_>,
     sides: &[Side],

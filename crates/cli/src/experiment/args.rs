@@ -45,7 +45,6 @@ pub(crate) struct Which {
     pub(crate) threads: Option<u16>,
 }
 
-/// `convoy reproduce`.
 #[derive(Debug, Args)]
 pub(crate) struct Reproduce {
     #[command(flatten)]

@@ -37,14 +37,12 @@ impl Which {
         changes
     }
 
-    /// The cells.
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
         let sets: Vec<Set> = self.sets.iter().cloned().collect();
         plan(&self.experiment, &sets, &self.changes())
     }
 }
 
-/// The cells of an experiment.
 pub(crate) fn plan(name: &str, sets: &[Set], changes: &Changes) -> Result<Plan, Failure> {
     let sheet = Sheet::open(&EXPERIMENTS, name, None).map_err(Failure::usage)?;
     let experiment = sheet.read::<Experiment>(sets).map_err(Failure::usage)?;

@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The command.
 pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
     output::ready_to_draw(args.plot.as_deref(), true)?;
@@ -46,7 +45,6 @@ pub(crate) struct Kept<'a> {
 /// Additional outputs.
 #[derive(Clone, Copy)]
 pub(crate) struct Files<'a> {
-    /// Its plot.
     pub(crate) plot: Option<&'a Path>,
     /// The line that is printed of each outcome as soon as it is there.
     pub(crate) line: Option<Line>,

@@ -34,7 +34,6 @@ impl Keep for Part {
     }
 }
 
-/// The command.
 pub(super) fn run(args: &Reproduce, plan: &Plan, directory: &Path) -> Result<ExitCode, Failure> {
     can_draw(plan, args.plot.as_deref())?;
     let build = build();

@@ -173,7 +173,6 @@ pub(super) fn plot(plan: &Plan, panels: Vec<Panel>, doubt: Option<&str>) -> Opti
     (!panels.is_empty()).then_some(Plot { title, subtitle, panels })
 }
 
-/// A panel as a table.
 pub(super) fn table(panel: &Panel) -> Table {
     let mut columns = vec![Column::number(&panel.x.label, "")];
     for series in &panel.series {

@@ -11,11 +11,9 @@ const SMALL: f64 = 0.003;
 
 /// A published speedup, and the reproduced one.
 pub(super) struct Effect {
-    /// The point.
     pub(super) labels: String,
     /// The published speedup and half its interval.
     pub(super) published: (f64, f64),
-    /// The reproduced speedup.
     pub(super) found: Estimate,
 }
 

@@ -204,7 +204,6 @@ fn columns(results: Results, unit: &str) -> Vec<Column> {
     .collect()
 }
 
-/// The figure that is compared.
 fn key(results: Results<'_>) -> &str {
     results.grid.grid.metrics.first().map_or("acquisitions_per_s", String::as_str)
 }

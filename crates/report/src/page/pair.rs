@@ -11,7 +11,6 @@ use crate::format::fixed;
 use crate::recorded::RecordedReport;
 use crate::table::{Cell, Column, Table, page_wrap};
 
-/// Locks that are compared.
 const LOCKS: usize = 12;
 /// Share of all waiting below which a lock has no row.
 const LEAST: f64 = 0.01;

@@ -200,7 +200,6 @@ impl TopReport {
 
     /// The threads by activity, as one line.
     fn threads_line(&self) -> String {
-        /// Activities that are named.
         const NAMED: usize = 4;
         /// Mean number of threads below which an activity is not named.
         const FEW: f64 = 0.05;
