@@ -9,9 +9,8 @@ use self::mutex::{AsleepBehindSpinner, SilentWaiter};
 use self::rwlock::{BlindThief, LateReader};
 use self::word::{WRITER, Word, sleep};
 use crate::model::Model;
-use crate::subject::Subject;
-use convoy_mm::{self as mm, Bulk, HoldAll};
-use convoy_sync::rcu::Steps;
+use crate::subject::{Subject, rcu_subject, zone_subject};
+use convoy_mm::{Bulk, HoldAll};
 use convoy_sync::{
     AdaptiveLock, AtMost, Atomic, Cancel, Lock, Platform, Promise, RawLock, WaitError,
     kernel::Mutex,
@@ -117,87 +116,17 @@ fn of_readers() -> Vec<Subject> {
 /// Returns broken variants of code that only kernels have.
 fn of_kernels() -> Vec<Subject> {
     vec![
-        Subject::busted_zone::<DoubleUnlock, mm::Sound>(
+        zone_subject::<DoubleUnlock>(
             "busted-double-unlock",
             "Releases the zone lock twice after a batch.",
-        ),
-        Subject::busted_zone::<HoldAll, Overlaps>(
-            "busted-zone-overlap",
-            "The half of a block that is given out stays free.",
-        ),
-        Subject::busted_zone::<HoldAll, NeverJoins>(
-            "busted-zone-join",
-            "Free buddies are not joined.",
-        ),
-        Subject::busted_zone::<HoldAll, LosesPage>(
-            "busted-zone-lost",
-            "A split block loses its smallest half.",
-        ),
-        Subject::busted_zone::<HoldAll, Miscounts>(
-            "busted-zone-count",
-            "A block that is joined stays in the count of its order.",
-        ),
-        Subject::busted_rcu::<NoTag>(
-            "busted-rcu-tag",
-            "A note does not say of which grace period it is.",
-        ),
-        Subject::busted_rcu::<NoSecondLook>(
-            "busted-rcu-look",
-            "A report looks no more once it has the leaf's lock.",
-        ),
-        Subject::busted_rcu::<EarlyEnd>(
-            "busted-rcu-early",
-            "A grace period ends with the first report.",
-        ),
-        Subject::busted_rcu::<Joins>(
-            "busted-rcu-joins",
-            "A callback joins the grace period that is on its way.",
-        ),
-        Subject::busted_rcu::<Unheld>(
+        )
+        .as_busted(),
+        rcu_subject::<false>(
             "busted-rcu-preempted",
             "A grace period forgets readers that left their CPU.",
-        ),
-        Subject::busted_rcu::<LostWork>(
-            "busted-rcu-work",
-            "A thread forgets work that comes while it works.",
-        ),
+        )
+        .as_busted(),
     ]
-}
-
-/// RCU without the grace-period number in a recorded quiescent state.
-struct NoTag;
-impl Steps for NoTag {
-    const TAGS: bool = false;
-}
-
-/// RCU that does not check again under the leaf's lock before it reports.
-struct NoSecondLook;
-impl Steps for NoSecondLook {
-    const LOOKS_AGAIN: bool = false;
-}
-
-/// RCU that ends a grace period although the root still waits for quiescent states.
-struct EarlyEnd;
-impl Steps for EarlyEnd {
-    const ENDS_LAST: bool = false;
-}
-
-/// RCU with callbacks that wait for less than a whole grace period.
-struct Joins;
-impl Steps for Joins {
-    const WAITS_WHOLE: bool = false;
-}
-
-/// RCU with grace periods that wait only for CPUs, not for preempted readers.
-struct Unheld;
-impl Steps for Unheld {
-    const READERS: bool = false;
-}
-
-/// RCU with a thread that clears its work flag too late.
-struct LostWork;
-impl Steps for LostWork {
-    const TAKES_FIRST: bool = false;
 }
 
 /// A lock that does nothing.
@@ -436,28 +365,4 @@ impl<L: RawLock<Model>> Bulk<Model, L> for DoubleUnlock {
         lock.unlock();
         done
     }
-}
-
-/// A buddy system with a split that keeps the wrong half.
-struct Overlaps;
-impl mm::Steps for Overlaps {
-    const UPPER: bool = false;
-}
-
-/// A buddy system that only splits.
-struct NeverJoins;
-impl mm::Steps for NeverJoins {
-    const JOINS: bool = false;
-}
-
-/// A buddy system with a split that loses a half.
-struct LosesPage;
-impl mm::Steps for LosesPage {
-    const KEEPS: bool = false;
-}
-
-/// A buddy system with drifting counts.
-struct Miscounts;
-impl mm::Steps for Miscounts {
-    const COUNTS: bool = false;
 }

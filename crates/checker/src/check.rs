@@ -4,8 +4,7 @@ use crate::busted;
 use crate::model::{Model, Schedule};
 use crate::subject::{CheckError, Replay, Subject, rcu_subject, zone_subject};
 use crate::upgrades::{with_interrupts, with_upgrades};
-use convoy_mm::{self as mm, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
-use convoy_sync::rcu::Sound;
+use convoy_mm::{HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
 use convoy_sync::{LockName, TicketLock};
 
 macro_rules! locks {
@@ -37,21 +36,15 @@ pub fn subjects() -> Vec<Subject> {
         };
     }
     all.extend([
-        zone_subject::<HoldAll, mm::Sound>(
-            "hold-all",
-            "Holds the zone lock for a whole batch of pages.",
-        ),
-        zone_subject::<ReleaseEach, mm::Sound>("release-each", "Releases it after each page."),
-        zone_subject::<ReleaseContended, mm::Sound>(
-            "release-contended",
-            "The same, if a task waits.",
-        ),
-        zone_subject::<PublishedReleaseEach, mm::Sound>(
+        zone_subject::<HoldAll>("hold-all", "Holds the zone lock for a whole batch of pages."),
+        zone_subject::<ReleaseEach>("release-each", "Releases it after each page."),
+        zone_subject::<ReleaseContended>("release-contended", "The same, if a task waits."),
+        zone_subject::<PublishedReleaseEach>(
             "published-release-each",
             "The patch of 2007: keeps the lock of a dry zone.",
         ),
     ]);
-    all.push(rcu_subject::<Sound>("rcu", "Tree RCU of 2.6.39: frees after a grace period."));
+    all.push(rcu_subject::<true>("rcu", "Tree RCU of 2.6.39: frees after a grace period."));
     all.extend(busted::subjects());
     all
 }

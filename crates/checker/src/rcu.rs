@@ -3,7 +3,7 @@
 mod shapes;
 
 use crate::model::{End, Failure, Instance, Model, Plain, Property, Scenario};
-use convoy_sync::rcu::{Rcu, Reader, Steps, Work};
+use convoy_sync::rcu::{Rcu, Reader, Work};
 use convoy_sync::{Atomic, Platform, RawLock, Sleep, TicketLock};
 use core::sync::atomic::Ordering::{Acquire, Release};
 use std::cell::{Cell, RefCell};
@@ -21,8 +21,8 @@ struct Hands {
 }
 
 /// Work of a thread: items queued and items done.
-struct Desk<S: Steps> {
-    flag: Work<S>,
+struct Desk {
+    flag: Work,
     given: Cell<usize>,
     done: Cell<usize>,
     bell: Word,
@@ -32,11 +32,11 @@ struct Desk<S: Steps> {
 use Move::{After, Awake, Call, Close, Core, Give, Idle, Late, Leave, Open, Pass, Serve};
 pub use shapes::{Move, RCU_SHAPES, RcuShape};
 
-/// RCU and its objects.
-struct Objects<S: Steps> {
+/// RCU and its objects. Readers that do not announce their `SECTIONS` are a violation of its rules.
+struct Objects<const SECTIONS: bool> {
     /// The callbacks are the objects to free.
-    rcu: Rcu<Model, usize, S>,
-    desk: Desk<S>,
+    rcu: Rcu<Model, usize>,
+    desk: Desk,
     /// The object that readers access.
     present: Cell<usize>,
     /// Data of each object: readers read it, and the task that frees the object overwrites it.
@@ -49,7 +49,7 @@ struct Objects<S: Steps> {
     made_moves: Vec<Word>,
 }
 
-impl<S: Steps> Objects<S> {
+impl<const SECTIONS: bool> Objects<SECTIONS> {
     fn play(&self, moves: &[Move]) {
         let parts = <TicketLock<Model> as RawLock<Model>>::parts;
         self.rcu.locks(|lock, name| Model::name(lock, name, parts));
@@ -66,13 +66,17 @@ impl<S: Steps> Objects<S> {
         let cpu = Model::cpu() as usize;
         match step {
             Open => {
-                hands.reader.enter();
+                if SECTIONS {
+                    hands.reader.enter();
+                }
                 hands.looked_at = self.present.get();
                 self.memory[hands.looked_at].get();
             }
             Close => {
                 self.look_at(hands.looked_at);
-                let _boosted = self.rcu.leave(&hands.reader, self.jiffies.get());
+                if SECTIONS {
+                    let _boosted = self.rcu.leave(&hands.reader, self.jiffies.get());
+                }
             }
             Call => {
                 let old = self.replace();
@@ -175,13 +179,13 @@ impl<S: Steps> Objects<S> {
 }
 
 /// Returns an instance of `tasks`; `verdict` judges its end.
-fn set_up<S: Steps>(
+fn set_up<const SECTIONS: bool>(
     tasks: &'static [&'static [Move]],
     before_wrap: u8,
-    verdict: fn(&Objects<S>, &End) -> Result<(), Failure>,
+    verdict: fn(&Objects<SECTIONS>, &End) -> Result<(), Failure>,
 ) -> Instance {
     let first = -(isize::from(before_wrap));
-    let objects = Objects::<S> {
+    let objects = Objects::<SECTIONS> {
         rcu: Rcu::new(tasks.len(), first),
         desk: Desk {
             flag: Work::default(),
@@ -196,26 +200,26 @@ fn set_up<S: Steps>(
         jiffies: Cell::new(0),
         made_moves: tasks.iter().map(|_| Word::new(0)).collect(),
     };
-    let play = move |objects: &Objects<S>, task: usize| objects.play(tasks[task]);
+    let play = move |objects: &Objects<SECTIONS>, task: usize| objects.play(tasks[task]);
     Instance::sharing(objects, tasks.len(), play, verdict)
 }
 
-/// Returns the scenario of `shape` on RCU with the steps of `S`, under the name `variant`.
-pub fn rcu_scenario<S: Steps>(variant: &str, shape: &RcuShape) -> Scenario {
+/// Returns the scenario of `shape` on RCU, whose readers announce their `SECTIONS`, under the name
+/// `variant`.
+pub fn rcu_scenario<const SECTIONS: bool>(variant: &str, shape: &RcuShape) -> Scenario {
     let RcuShape { tasks, before_wrap, .. } = *shape;
     let mut checks = vec![Property::GracePeriod, Property::NoDeadlock, Property::UnitsKept];
     if tasks.iter().any(|moves| moves.contains(&Give)) {
         checks = vec![Property::NoLostWakeup, Property::NoDeadlock];
     }
     let name = format!("{variant}/{}", shape.name);
-    Scenario::new(name, checks, move || set_up::<S>(tasks, before_wrap, Objects::verdict))
+    Scenario::new(name, checks, move || set_up::<SECTIONS>(tasks, before_wrap, Objects::verdict))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::{Budget, explore};
-    use convoy_sync::rcu::Sound;
 
     /// The first CPU reads, and the second removes the object that the first accesses.
     const FIRST_CPU: &[&[Move]] =
@@ -260,7 +264,7 @@ mod tests {
     fn a_grace_period_waits_for_every_reader() {
         for tasks in [FIRST_CPU, NOT_ALL_HAVE_PASSED, NESTED, FOR_THE_NEXT] {
             let shape = RcuShape { name: "readers", about: "", before_wrap: 1, tasks };
-            let report = explore(&rcu_scenario::<Sound>("test", &shape), Budget::default());
+            let report = explore(&rcu_scenario::<true>("test", &shape), Budget::default());
             assert_eq!(report.violation.map(|violation| violation.text), None);
         }
     }
@@ -275,7 +279,7 @@ mod tests {
     #[test]
     fn who_waits_is_told_of_the_end_and_needs_no_other() {
         let scenario = Scenario::new("told", [], || {
-            set_up::<Sound>(LAST_ENDS, 1, |objects, _| {
+            set_up::<true>(LAST_ENDS, 1, |objects, _| {
                 match (objects.freed.borrow().as_slice(), objects.rcu.stats().grace_periods) {
                     ([0], 1) => Ok(()),
                     other => Err((Property::UnitsKept, format!("freed, periods: {other:?}"))),

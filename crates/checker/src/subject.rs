@@ -11,8 +11,7 @@ use crate::shapes::SHAPES;
 use crate::starvation::passes;
 use crate::visits::{READERS, WRITERS, together, visits};
 use crate::zone::{ZONE_SHAPES, zone_scenario};
-use convoy_mm::{self as mm, Bulk};
-use convoy_sync::rcu::Steps;
+use convoy_mm::Bulk;
 use convoy_sync::{Lock, Promise, TicketLock};
 use core::ops::Range;
 use std::rc::Rc;
@@ -271,18 +270,9 @@ impl Subject {
         Self { busted: true, ..Self::shipped::<T>(name, family, promises, about) }
     }
 
-    /// Returns a deliberately broken policy of the zone lock, or a broken zone.
-    pub(crate) fn busted_zone<B, R>(name: &'static str, about: &'static str) -> Self
-    where
-        B: Bulk<Model, TicketLock<Model>> + Copy + Default,
-        R: mm::Steps,
-    {
-        Self { busted: true, ..zone_subject::<B, R>(name, about) }
-    }
-
-    /// Returns a deliberately broken RCU.
-    pub(crate) fn busted_rcu<S: Steps>(name: &'static str, about: &'static str) -> Self {
-        Self { busted: true, ..rcu_subject::<S>(name, about) }
+    /// Returns the same subject, which is deliberately broken.
+    pub(crate) fn as_busted(self) -> Self {
+        Self { busted: true, ..self }
     }
 
     /// Returns whether `word` selects this subject: its name, its family or `all` if it ships,
@@ -450,42 +440,43 @@ pub(crate) fn lock<T: Lock>(subject: &Subject) -> Vec<Case> {
     all
 }
 
-fn zone_cases<B, R>(subject: &Subject) -> Vec<Case>
+fn zone_cases<B>(subject: &Subject) -> Vec<Case>
 where
     B: Bulk<Model, TicketLock<Model>> + Copy + Default,
-    R: mm::Steps,
 {
     let cases = ZONE_SHAPES.iter().map(|shape| {
-        let scenario = zone_scenario::<B, R>(subject.name, B::default(), shape);
+        let scenario = zone_scenario(subject.name, B::default(), shape);
         Case::new(shape.name, shape.about, scenario)
     });
     cases.collect()
 }
 
-fn rcu_cases<S: Steps>(subject: &Subject) -> Vec<Case> {
+fn rcu_cases<const SECTIONS: bool>(subject: &Subject) -> Vec<Case> {
     let cases = RCU_SHAPES.iter().map(|shape| {
-        let scenario = rcu_scenario::<S>(subject.name, shape);
+        let scenario = rcu_scenario::<SECTIONS>(subject.name, shape);
         Case::new(shape.name, shape.about, scenario)
     });
     cases.collect()
 }
 
-/// Returns the subject of a policy of the zone lock, or of a zone.
-pub(crate) fn zone_subject<B, R>(name: &'static str, about: &'static str) -> Subject
+/// Returns the subject of a policy of the zone lock.
+pub(crate) fn zone_subject<B>(name: &'static str, about: &'static str) -> Subject
 where
     B: Bulk<Model, TicketLock<Model>> + Copy + Default,
-    R: mm::Steps,
 {
-    let scenarios = zone_cases::<B, R>;
+    let scenarios = zone_cases::<B>;
     let (family, busted, is_one_object) = ("zone", false, false);
     let memory = Memory::Sc;
     let (promises, twin): (&[_], _) = (&[], None);
     Subject { name, family, about, promises, busted, is_one_object, twin, memory, scenarios }
 }
 
-/// Returns the subject of RCU with these steps.
-pub(crate) fn rcu_subject<S: Steps>(name: &'static str, about: &'static str) -> Subject {
-    let scenarios = rcu_cases::<S>;
+/// Returns the subject of RCU, whose readers announce their `SECTIONS`.
+pub(crate) fn rcu_subject<const SECTIONS: bool>(
+    name: &'static str,
+    about: &'static str,
+) -> Subject {
+    let scenarios = rcu_cases::<SECTIONS>;
     let (family, busted, is_one_object) = ("rcu", false, false);
     let memory = Memory::Sc;
     let (promises, twin): (&[_], _) = (&[], None);

@@ -1,7 +1,7 @@
 //! Page-allocator scenarios as data: the allocations and frees of each task.
 
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
-use convoy_mm::{Bulk, SetSize, Setup, Steps, Temperature, Unlocked, Zone};
+use convoy_mm::{Bulk, SetSize, Setup, Temperature, Unlocked, Zone};
 use convoy_sync::{Platform, RawLock, TicketLock};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -64,13 +64,13 @@ pub const ZONE_SHAPES: &[ZoneShape] = &[
 ];
 
 /// The zone and its ledger.
-struct Ledger<B: Bulk<Model, TicketLock<Model>>, R: Steps> {
-    zone: Zone<Model, TicketLock<Model>, B, Unlocked, R>,
+struct Ledger<B: Bulk<Model, TicketLock<Model>>> {
+    zone: Zone<Model, TicketLock<Model>, B, Unlocked>,
     /// First frame and order of each block that the tasks own.
     taken: RefCell<BTreeMap<u32, u32>>,
 }
 
-impl<B: Bulk<Model, TicketLock<Model>>, R: Steps> Ledger<B, R> {
+impl<B: Bulk<Model, TicketLock<Model>>> Ledger<B> {
     fn take(&self, first: u32, order: u32) {
         let mut taken = self.taken.borrow_mut();
         let end = first + (1 << order);
@@ -153,10 +153,9 @@ impl Page {
 }
 
 /// Returns the scenario of `shape` on zones with the policy `bulk`, under the name `variant`.
-pub fn zone_scenario<B, R>(variant: &str, bulk: B, shape: &ZoneShape) -> Scenario
+pub fn zone_scenario<B>(variant: &str, bulk: B, shape: &ZoneShape) -> Scenario
 where
     B: Bulk<Model, TicketLock<Model>> + Copy,
-    R: Steps,
 {
     let ZoneShape { frames, tasks, .. } = *shape;
     let name = format!("{variant}/{}", shape.name);
@@ -165,7 +164,7 @@ where
         // A batch of three pages, as in a zone of 48 MiB.
         let size = SetSize::of(48 << 8);
         let zone = Zone::new(Setup { size, ..Setup::new(frames, tasks.len(), bulk) });
-        let ledger: Ledger<B, R> = Ledger { zone, taken: RefCell::default() };
+        let ledger = Ledger { zone, taken: RefCell::default() };
         Instance::sharing(
             ledger,
             tasks.len(),

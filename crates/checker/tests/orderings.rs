@@ -26,7 +26,7 @@ const FEW: Budget = Budget { executions: 20_000, few_preemptions: 0, steps: 3000
 struct Weakened {
     file: String,
     function: String,
-    /// Number of the operation among those of its function, from 1.
+    /// Number of the operation in its function, from 1.
     number: usize,
     part: String,
     order: String,

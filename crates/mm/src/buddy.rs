@@ -13,25 +13,6 @@ pub const ORDER_MAX: u32 = 10;
 /// How many orders there are.
 pub const ORDERS: usize = ORDER_MAX as usize + 1;
 
-/// The steps that a checker leaves out, one at a time, to see that it would notice. All other code
-/// uses [`Sound`].
-pub trait Steps: 'static {
-    /// The upper half of a split block stays free; the lower half is allocated.
-    const UPPER: bool = true;
-    /// Every half of a split stays free, the smallest one too.
-    const KEEPS: bool = true;
-    /// A block that comes back is joined with its buddy.
-    const JOINS: bool = true;
-    /// A block that is joined leaves the count of its order.
-    const COUNTS: bool = true;
-}
-
-/// The buddy system as it ships.
-#[derive(Clone, Copy, Debug)]
-pub struct Sound;
-
-impl Steps for Sound {}
-
 /// The free blocks of a zone.
 #[derive(Debug)]
 #[repr(C)]
@@ -95,30 +76,25 @@ impl Buddy {
 
     /// The kernel's `__rmqueue`: takes a block of `order` out of the smallest block that has one;
     /// also returns the order of that block. The upper halves stay free.
-    pub(crate) fn take<P: Platform, R: Steps>(
-        &self,
-        frames: &Frames<P>,
-        order: u32,
-    ) -> Option<(u32, u32)> {
-        let found = (order..=ORDER_MAX).find_map(|at| Some((self.pop(frames, at)?, at)));
-        let (first, found) = found?;
-        let smallest = if R::KEEPS { order } else { order + 1 };
-        for half in (smallest..found).rev() {
-            let free = if R::UPPER { first + (1 << half) } else { first };
+    pub(crate) fn take<P: Platform>(&self, frames: &Frames<P>, order: u32) -> Option<(u32, u32)> {
+        let (first, split) =
+            (order..=ORDER_MAX).find_map(|at| Some((self.pop(frames, at)?, at)))?;
+        for half in (order..split).rev() {
+            let free = first + (1 << half);
             P::touch(frames.at(free), Access::Write);
             self.insert(frames, free, half);
         }
         let frame = frames.at(first);
         P::touch(frame, Access::Write);
         frame.set_state(State::Taken(order));
-        Some((first, found))
+        Some((first, split))
     }
 
     /// The kernel's `__free_one_page`: frees a block and merges it with its buddy while the buddy
     /// is free. The caller has seen that the block was taken, and announced its first frame.
-    pub(crate) fn give<P: Platform, R: Steps>(&self, frames: &Frames<P>, first: u32, order: u32) {
+    pub(crate) fn give<P: Platform>(&self, frames: &Frames<P>, first: u32, order: u32) {
         let (mut first, mut order) = (first, order);
-        while R::JOINS && order < ORDER_MAX {
+        while order < ORDER_MAX {
             let buddy = first ^ (1 << order);
             if buddy + (1 << order) > frames.count() {
                 break;
@@ -131,9 +107,7 @@ impl Buddy {
             P::touch(frame, Access::Write);
             let area = &self.areas[order as usize];
             area.unlink(frames, buddy);
-            if R::COUNTS {
-                area.count_out();
-            }
+            area.count_out();
             frame.set_state(State::Inner);
             frames.at(first).set_state(State::Inner);
             first = first.min(buddy);
@@ -157,19 +131,15 @@ mod tests {
     fn a_block_is_split_into_upper_halves_and_joined_again() {
         let frames = Frames::<Native>::new(2048, FrameSize::default());
         let buddy = Buddy::new(&frames);
-        assert_eq!(buddy.take::<_, Sound>(&frames, 0), Some((0, 10)));
+        assert_eq!(buddy.take(&frames, 0), Some((0, 10)));
         assert_eq!(blocks(&buddy), [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
-        assert_eq!(
-            buddy.take::<_, Sound>(&frames, 0),
-            Some((1, 0)),
-            "the other half of the smallest block"
-        );
-        assert_eq!(buddy.take::<_, Sound>(&frames, 3), Some((8, 3)));
-        buddy.give::<_, Sound>(&frames, 1, 0);
-        buddy.give::<_, Sound>(&frames, 8, 3);
-        buddy.give::<_, Sound>(&frames, 0, 0);
+        assert_eq!(buddy.take(&frames, 0), Some((1, 0)), "the other half of the smallest block");
+        assert_eq!(buddy.take(&frames, 3), Some((8, 3)));
+        buddy.give(&frames, 1, 0);
+        buddy.give(&frames, 8, 3);
+        buddy.give(&frames, 0, 0);
         assert_eq!(blocks(&buddy), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
-        assert_eq!(buddy.take::<_, Sound>(&frames, 10), Some((0, 10)), "last given, first taken");
+        assert_eq!(buddy.take(&frames, 10), Some((0, 10)), "last given, first taken");
     }
 
     #[test]
@@ -177,11 +147,11 @@ mod tests {
         let frames = Frames::<Native>::new(4, FrameSize::default());
         let buddy = Buddy::new(&frames);
         for _ in 0..4 {
-            buddy.take::<_, Sound>(&frames, 0).unwrap();
+            buddy.take(&frames, 0).unwrap();
         }
         for first in [0, 1, 3, 2] {
             frames.at(first).set_state(State::Listed);
-            buddy.give::<_, Sound>(&frames, first, 0);
+            buddy.give(&frames, first, 0);
         }
         assert_eq!(blocks(&buddy)[..3], [0, 0, 1]);
     }
@@ -192,14 +162,14 @@ mod tests {
         let buddy = Buddy::new(&frames);
         assert_eq!(buddy.free_frames(), 1029);
         let mut taken: Vec<u32> = Vec::new();
-        while let Some((first, _)) = buddy.take::<_, Sound>(&frames, 0) {
+        while let Some((first, _)) = buddy.take(&frames, 0) {
             taken.push(first);
             assert!(taken.len() <= 1029, "a frame is handed out twice");
         }
         taken.sort_unstable();
         assert_eq!(taken, (0..1029).collect::<Vec<_>>());
         for first in taken {
-            buddy.give::<_, Sound>(&frames, first, 0);
+            buddy.give(&frames, first, 0);
         }
         assert_eq!(blocks(&buddy), [1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
     }

@@ -7,7 +7,6 @@
 //! | [`SetSize`] | the largest length of a CPU's lists, and the number of pages per batch |
 //! | [`HoldAll`], [`ReleaseEach`], [`ReleaseContended`] (or [`ReleaseContendedEvery`]) | how the zone lock is held while a batch moves |
 //! | [`PublishedReleaseEach`] | the patch of 2007 as published, which may fail to release the lock |
-//! | [`Steps`], [`Sound`] | the steps of the buddy system, which only a checker replaces |
 //! | [`Unlocked`] | no lock, for lists that are protected by disabled interrupts |
 //!
 //! All three platforms of `convoy-sync` share this source: threads use it as it is, on the virtual
@@ -27,7 +26,7 @@ mod zone;
 #[cfg(test)]
 use convoy_watchdog as _;
 
-pub use buddy::{ORDER_MAX, ORDERS, Sound, Steps};
+pub use buddy::{ORDER_MAX, ORDERS};
 pub use bulk::{
     Bulk, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseContendedEvery, ReleaseEach,
 };

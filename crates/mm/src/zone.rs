@@ -19,14 +19,13 @@
 //!   zone is an answer), no migration types (2.6.24), and memory that was never handed out is not
 //!   linked.
 
-use crate::buddy::{Buddy, ORDERS, Sound, Steps};
+use crate::buddy::{Buddy, ORDERS};
 use crate::bulk::{Bulk, HoldAll};
 use crate::frame::{FrameSize, Frames, State};
 use crate::list::List;
 use crate::set::{PageSet, SetSize, Temperature, Unlocked};
 use crate::tally::{Moments, Stats, Tally};
 use convoy_sync::{Access, AdaptiveLock, Native, Platform, RawLock};
-use core::marker::PhantomData;
 
 /// Where the zone lock lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,15 +96,13 @@ struct Hot<L> {
 }
 
 /// The page-frame allocator over the platform `P`: zone lock `L`, bulk policy `B`, and lists that
-/// are guarded by `S` where disabled interrupts do not keep others away. `R` is [`Sound`] but for
-/// the checker.
-pub struct Zone<P, L, B = HoldAll, S = Unlocked, R = Sound>
+/// are guarded by `S` where disabled interrupts do not keep others away.
+pub struct Zone<P, L, B = HoldAll, S = Unlocked>
 where
     P: Platform,
     L: RawLock<P>,
     B: Bulk<P, L>,
     S: RawLock<P>,
-    R: Steps,
 {
     hot: P::Home<Hot<L>>,
     apart: Option<P::Home<L>>,
@@ -114,19 +111,17 @@ where
     size: SetSize,
     drain: Drain,
     bulk: B,
-    steps: PhantomData<fn() -> R>,
 }
 
 /// An allocator for threads: a preempted thread may hold any lock of it, so they are adaptive.
 pub type NativeZone<B = HoldAll> = Zone<Native, AdaptiveLock<Native>, B, AdaptiveLock<Native>>;
 
-impl<P, L, B, S, R> Zone<P, L, B, S, R>
+impl<P, L, B, S> Zone<P, L, B, S>
 where
     P: Platform,
     L: RawLock<P> + Default,
     B: Bulk<P, L>,
     S: RawLock<P> + Default,
-    R: Steps,
 {
     /// Returns a zone in which all frames are free. On the virtual machine a task makes it, unless
     /// it consists of whole blocks of the largest order: making smaller ones writes to frames.
@@ -139,13 +134,12 @@ where
     }
 }
 
-impl<P, L, B, S, R> Zone<P, L, B, S, R>
+impl<P, L, B, S> Zone<P, L, B, S>
 where
     P: Platform,
     L: RawLock<P>,
     B: Bulk<P, L>,
     S: RawLock<P> + Default,
-    R: Steps,
 {
     /// [`Self::new`] with a function that returns an unlocked zone lock.
     ///
@@ -170,18 +164,16 @@ where
             size: setup.size,
             drain: setup.drain,
             bulk: setup.bulk,
-            steps: PhantomData,
         }
     }
 }
 
-impl<P, L, B, S, R> Zone<P, L, B, S, R>
+impl<P, L, B, S> Zone<P, L, B, S>
 where
     P: Platform,
     L: RawLock<P>,
     B: Bulk<P, L>,
     S: RawLock<P>,
-    R: Steps,
 {
     /// The zone lock: to be named and watched.
     #[inline]
@@ -296,7 +288,7 @@ where
                 panic!("frame {first} is given back as order {order}, but it is {state:?}")
             });
             self.hot.freed.add(order);
-            self.hot.buddy.give::<P, R>(&self.frames, first, order);
+            self.hot.buddy.give(&self.frames, first, order);
         });
         P::irq_restore(flags);
     }
@@ -312,9 +304,10 @@ where
 
     /// Free frames, those on lists included; exact while no call is under way.
     pub fn free_frames(&self) -> u32 {
-        let hot_and_cold = [Temperature::Hot, Temperature::Cold];
-        let listed = |set: &PageSet<S>| hot_and_cold.map(|at| set.list(at).count());
-        let listed = self.sets.iter().flat_map(|set| listed(set)).sum::<u32>();
+        let lists = self.sets.iter().flat_map(|set| {
+            [Temperature::Hot, Temperature::Cold].map(|temperature| set.list(temperature))
+        });
+        let listed = lists.map(crate::list::List::count).sum::<u32>();
         self.hot.buddy.free_frames() + listed
     }
 
@@ -406,7 +399,7 @@ where
             list.last().is_some_and(|number| {
                 P::touch(self.frames.at(number), Access::Write);
                 list.remove(&self.frames, number);
-                self.hot.buddy.give::<P, R>(&self.frames, number, 0);
+                self.hot.buddy.give(&self.frames, number, 0);
                 true
             })
         });
@@ -429,7 +422,7 @@ where
 
     /// Takes a block, with the lock held.
     fn take(&self, order: u32) -> Option<u32> {
-        let (first, order) = self.hot.buddy.take::<P, R>(&self.frames, order)?;
+        let (first, order) = self.hot.buddy.take(&self.frames, order)?;
         self.hot.found.add(order);
         Some(first)
     }

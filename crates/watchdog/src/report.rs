@@ -2,7 +2,6 @@
 
 use crate::{DOING, EXIT, SIGN, tree};
 use std::backtrace::Backtrace;
-use std::fmt::Write as _;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
@@ -20,32 +19,14 @@ fn print(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// The frames of our own source files in `trace`, or all of it where files are not known.
-fn own_frames(trace: &str) -> String {
-    let mut own = String::new();
-    let mut name = "";
-    for line in trace.lines() {
-        let line = line.trim();
-        let Some(place) = line.strip_prefix("at ") else {
-            name = line.split_once(": ").map_or(line, |(_, name)| name);
-            continue;
-        };
-        let foreign = ["/rustc/", "/library/", "/.cargo/", "/registry/", "src/report.rs"];
-        if place.contains(".rs:") && !foreign.iter().any(|part| place.contains(part)) {
-            let _ = writeln!(own, "      {name}\n        {place}");
-        }
-    }
-    if own.is_empty() { trace.to_owned() } else { own }
-}
-
 /// Runs in a thread that sleeps, wherever that is. It is not async-signal-safe; a thread that slept
 /// inside the allocator would sleep again, and the report continues.
 extern "C" fn show(_: i32) {
-    let trace = Backtrace::force_capture().to_string();
+    let trace = Backtrace::force_capture();
     let what = DOING.with(|doing| doing.try_borrow().map(|text| text.clone()));
     let what = what.unwrap_or_default();
     let what = if what.is_empty() { what } else { format!("    doing: {what}\n") };
-    print(&format!("{what}{}", own_frames(&trace)));
+    print(&format!("{what}{trace}\n"));
     SHOWN.fetch_add(1, SeqCst);
     // The signal has ended its sleep: a thread that rechecks its condition before the process ends
     // would continue, and the tests would pass.
@@ -117,14 +98,6 @@ pub(crate) fn and_end(why: &str) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn frames_of_others_are_left_out() {
-        let trace = "   0: std::thread\n         at /rustc/1/library/std/src/thread.rs:1:2\n   \
-                     1: lock::wait\n         at ./crates/sync/src/lock.rs:3:4\n";
-        assert_eq!(own_frames(trace), "      lock::wait\n        ./crates/sync/src/lock.rs:3:4\n");
-        assert_eq!(own_frames("   0: unknown\n"), "   0: unknown\n");
-    }
 
     #[test]
     fn a_word_of_our_memory_is_read() {

@@ -53,11 +53,14 @@ pub(crate) fn call(process: u32, thread: u32) -> Option<Vec<u64>> {
 
 /// Living children of a process.
 fn children(process: u32) -> Vec<u32> {
-    let of = |thread: u32| read_to_string(format!("/proc/{process}/task/{thread}/children"));
-    let threads = numbers(&format!("/proc/{process}/task"));
-    let texts: Vec<String> = threads.into_iter().filter_map(|thread| of(thread).ok()).collect();
-    let all = texts.iter().flat_map(|text| text.split_whitespace());
-    all.filter_map(|child| child.parse().ok())
+    let threads = numbers(&format!("/proc/{process}/task")).into_iter();
+    let texts = threads.filter_map(|thread| {
+        read_to_string(format!("/proc/{process}/task/{thread}/children")).ok()
+    });
+    let words: Vec<String> = texts.collect();
+    let children = words.iter().flat_map(|text| text.split_whitespace());
+    children
+        .filter_map(|child| child.parse().ok())
         .filter(|child| state(*child, *child) != Some('Z'))
         .collect()
 }

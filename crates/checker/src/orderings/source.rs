@@ -61,7 +61,7 @@ pub fn operations(text: &str) -> Vec<Operation> {
         {
             let before = &line[..at];
             let path = before.trim_end_matches(|c| is_word(c) || c == ':').len();
-            // The place of a call by path is that of the path.
+            // A call by path is where the path is.
             let begins = if before.ends_with(':') { path } else { at };
             let called = before.ends_with('.') || begins < at;
             let arguments = arguments(&code[start + at + name.len()..]);

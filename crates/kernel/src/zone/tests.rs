@@ -7,33 +7,10 @@ use std::rc::Rc;
 
 /// Pages of one node: two blocks of the largest order.
 const SHARE: u32 = 2 << ORDER_MAX;
-const RULES: ZoneRules = ZoneRules {
-    lock: ZonePolicy::HoldAll,
-    own_line: false,
-    highmem: false,
-    highpte: false,
-    stacks: StackSource::Pages,
-    small_stacks: false,
-    line_frames: false,
-    queued: false,
-    long_release: false,
-    picked: false,
-    double_batch: false,
-};
-const LOCKS: LockRules = LockRules {
-    semaphore: crate::SemaphorePolicy::Handoff,
-    mutex: crate::MutexPolicy::Sleep,
-    spinlock: crate::Spinlock::Ticket,
-    rwsem: crate::RwsemPolicy::Grant,
-    rwlock: crate::Rwlock::Counter,
-    futex: crate::FutexWake::Locked,
-    fault: crate::FaultLock::MmapSem,
-    pids: crate::PidLock::Once,
-};
 
 /// [`with_rules`] of the usual kernel.
 fn on_each_cpu(machine: &Preset, pages: u32, body: impl Fn(&Zones, &Costs) + Copy + 'static) {
-    with_rules(RULES, machine, pages, body);
+    with_rules(ZoneRules::default(), machine, pages, body);
 }
 
 /// Runs `body` once on each CPU of `machine`, with zones of `pages` pages.
@@ -43,12 +20,13 @@ fn with_rules(
     pages: u32,
     body: impl Fn(&Zones, &Costs) + Copy + 'static,
 ) {
+    let locks = crate::KernelPreset::named("2.6.26-rc1").expect("shipped").locks;
     let costs = Rc::new(Costs::of(machine).expect("every step has a price"));
     let zones: Rc<OnceCell<Zones>> = Rc::default();
     let task = |_| -> Box<dyn FnOnce()> {
         let (zones, costs, machine) = (Rc::clone(&zones), Rc::clone(&costs), machine.clone());
         Box::new(move || {
-            body(zones.get_or_init(|| Zones::new(rules, LOCKS, pages, &machine, &costs)), &costs);
+            body(zones.get_or_init(|| Zones::new(rules, locks, pages, &machine, &costs)), &costs);
             // So that no CPU is done before the last has begun.
             Here::compute(100_000_000);
         })
@@ -113,14 +91,14 @@ fn who_finds_its_node_used_up_goes_on_from_near_to_far() {
 #[test]
 fn nodes_share_what_memory_there_is_in_whole_blocks() {
     let shares = |pages, nodes| -> Vec<(usize, u32, u32)> {
-        let spans = spans(RULES, pages, nodes);
+        let spans = spans(ZoneRules::default(), pages, nodes);
         spans.iter().map(|span| (span.node, span.first, span.pages)).collect()
     };
     assert_eq!(shares(SHARE + 5, 1), [(0, 0, SHARE + 5)]);
     assert_eq!(shares(5 << ORDER_MAX, 2), [(0, 0, SHARE), (1, SHARE, 3 << ORDER_MAX)]);
     // Two blocks are not enough for eight nodes.
     assert_eq!(shares(SHARE, 8), [(0, 0, SHARE / 2), (1, SHARE / 2, SHARE / 2)]);
-    let high = spans(ZoneRules { highmem: true, ..RULES }, 1 << 20, 1);
+    let high = spans(ZoneRules { highmem: true, ..ZoneRules::default() }, 1 << 20, 1);
     assert!(high.len() == 2 && high[0].name == "HighMem" && high[1].first == DMA_PAGES);
 }
 
@@ -130,7 +108,12 @@ const ONE_GIB: u32 = 1 << 18;
 #[test]
 fn stacks_of_a_slab_cache_stay_with_the_cpu_and_go_back_when_there_are_too_many() {
     for small_stacks in [false, true] {
-        let rules = ZoneRules { highmem: true, stacks: StackSource::Slab, small_stacks, ..RULES };
+        let rules = ZoneRules {
+            highmem: true,
+            stacks: StackSource::Slab,
+            small_stacks,
+            ..ZoneRules::default()
+        };
         with_rules(rules, &machine("smp8-2007"), ONE_GIB, |zones, _| {
             if Here::cpu() != 3 {
                 return;
@@ -168,7 +151,7 @@ fn stacks_of_a_slab_cache_stay_with_the_cpu_and_go_back_when_there_are_too_many(
 #[test]
 fn page_tables_lie_in_high_memory_where_the_kernel_was_built_so() {
     for highpte in [false, true] {
-        let rules = ZoneRules { highmem: true, highpte, ..RULES };
+        let rules = ZoneRules { highmem: true, highpte, ..ZoneRules::default() };
         with_rules(rules, &machine("smp8-2007"), ONE_GIB, |zones, costs| {
             let name = |whom| {
                 let frame = zones.page(whom, costs).expect("room");
@@ -194,7 +177,7 @@ fn pages_move_in_the_batch_of_each_version_under_locks_that_queue() {
             long_release: true,
             picked: true,
             double_batch,
-            ..RULES
+            ..ZoneRules::default()
         };
         // Four nodes of 1 GiB.
         with_rules(rules, &machine("skylake-4x24"), 1 << 20, move |zones, costs| {

@@ -104,8 +104,8 @@ fn the_lock_lies_where_it_should() {
     for lock in [LockPlace::BesideLists, LockPlace::OwnLine] {
         let zone: NativeZone = Zone::new(Setup { lock, ..Setup::new(1024, 1, HoldAll) });
         let hot = core::ptr::from_ref(&*zone.hot).addr();
-        let at = core::ptr::from_ref(zone.lock()).addr();
-        assert_eq!((hot..hot + 64).contains(&at), lock == LockPlace::BesideLists);
+        let address = core::ptr::from_ref(zone.lock()).addr();
+        assert_eq!((hot..hot + 64).contains(&address), lock == LockPlace::BesideLists);
     }
 }
 

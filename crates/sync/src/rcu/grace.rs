@@ -2,11 +2,11 @@
 
 use super::segments::Segments;
 use super::tree::{NodeHot, Signaled};
-use super::{FORCE_TICKS, Local, Rcu, Steps};
+use super::{FORCE_TICKS, Local, Rcu};
 use crate::{Access, Atomic, Platform, RawLock};
 use core::sync::atomic::Ordering::Relaxed;
 
-impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
+impl<P: Platform, C> Rcu<P, C> {
     /// Checks whether the grace period that this CPU knows has ended: its callbacks move on then.
     /// Another CPU that holds the leaf's lock delays it to the next time.
     pub(super) fn note_end(&self) {
@@ -55,7 +55,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         local.gpnum.set(gpnum);
         let owes = hot.qsmask.peek() & bit != 0;
         local.owes.set(owes);
-        if owes && S::TAGS {
+        if owes {
             local.passed.set(false);
         }
     }
@@ -88,7 +88,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         let hot = self.tree.nodes[leaf].hot();
         let flags = hot.lock.lock_irqsave();
         // Relaxed: a node's words are ordered by its lock, the numbers by the root's.
-        if S::TAGS && S::LOOKS_AGAIN && local.tag.get() != hot.completed.load(Relaxed) {
+        if local.tag.get() != hot.completed.load(Relaxed) {
             // Seen in another grace period: it proves nothing for this one.
             local.passed.set(false);
             hot.lock.unlock();
@@ -97,7 +97,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         } else {
             local.owes.set(false);
             local.change(Segments::ready);
-            if self.tree.report::<S>(leaf, bit) {
+            if self.tree.report(leaf, bit) {
                 self.finish(jiffies);
             }
         }
@@ -247,7 +247,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
             }
             if quiet == 0 {
                 hot.lock.unlock();
-            } else if tree.report::<S>(number, quiet) {
+            } else if tree.report(number, quiet) {
                 self.finish(jiffies);
             }
         }

@@ -71,18 +71,15 @@ mod grace;
 mod readers;
 mod segments;
 mod stats;
-mod steps;
 mod tree;
 mod work;
 
 pub use blocked::Reader;
 pub use stats::RcuStats;
-pub use steps::{Sound, Steps};
 pub use work::Work;
 
 use crate::{Access, Atomic, Platform, TicketLock};
 use core::cell::{Cell, RefCell};
-use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 use segments::Segments;
 use std::collections::VecDeque;
@@ -154,15 +151,9 @@ impl<P: Platform, C> Local<P, C> {
     }
 
     /// Puts `callback` at the end of the list.
-    fn add<S: Steps>(&self, callback: C) {
+    fn add(&self, callback: C) {
         self.callbacks.borrow_mut().push_back(callback);
-        self.change(|segments| {
-            if S::WAITS_WHOLE {
-                segments.next += 1;
-            } else {
-                segments.wait += 1;
-            }
-        });
+        self.change(|segments| segments.next += 1);
         self.count(|counts| counts.queued += 1);
     }
 
@@ -193,13 +184,12 @@ impl<P: Platform, C> Local<P, C> {
 type Reason = fn(&mut RcuStats) -> &mut u64;
 
 /// RCU of one machine, with callbacks of type `C`. See the module documentation.
-pub struct Rcu<P: Platform, C, S: Steps = Sound> {
+pub struct Rcu<P: Platform, C> {
     tree: Tree<P>,
     locals: Vec<Local<P, C>>,
-    steps: PhantomData<S>,
 }
 
-impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
+impl<P: Platform, C> Rcu<P, C> {
     /// Creates the RCU of `cpus` CPUs, at most 1024, with `first` as the number of the last grace
     /// period.
     pub fn new(cpus: usize, first: isize) -> Self {
@@ -207,7 +197,6 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         Self {
             tree: Tree::new(cpus, first),
             locals: (0..cpus).map(|_| Local::new(first)).collect(),
-            steps: PhantomData,
         }
     }
 
@@ -238,7 +227,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         let flags = P::irq_save();
         let local = self.here();
         local.touch(Access::Write);
-        local.add::<S>(callback);
+        local.add(callback);
         let grown = local.callbacks.borrow().len() > local.grown.get().0 + HIGH_MARK;
         let late = if grown { self.hurry(jiffies) } else { Vec::new() };
         P::irq_restore(flags);

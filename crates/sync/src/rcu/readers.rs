@@ -7,19 +7,19 @@
 //! for the leaf. After a delay the readers that hold a grace period up are named to the machine,
 //! one after the other, so that it can lend them a priority (`rcu_initiate_boost`, `rcu_boost`).
 
-use super::{Access, Rcu, Reader, Steps, tree::Tree};
+use super::{Access, Rcu, Reader, tree::Tree};
 use crate::{Atomic, Platform, RawLock};
 use core::sync::atomic::Ordering::Relaxed;
 use std::rc::Rc;
 
 impl<P: Platform> Tree<P> {
     /// Returns whether readers at `node` delay the grace period. The caller holds the node's lock.
-    pub(super) fn is_held<S: Steps>(&self, node: usize) -> bool {
-        S::READERS && self.nodes[node].blocked.borrow().is_owed()
+    pub(super) fn is_held(&self, node: usize) -> bool {
+        self.nodes[node].blocked.borrow().is_owed()
     }
 }
 
-impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
+impl<P: Platform, C> Rcu<P, C> {
     /// Marks readers that delay a grace period for this many ticks for boosting
     /// (`RCU_BOOST_DELAY_JIFFIES`).
     pub fn boost_after(&self, ticks: u64) {
@@ -86,7 +86,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         node.touch(Access::Write);
         let is_last = node.blocked.borrow_mut().remove(reader);
         // Relaxed: a node's words are ordered by its lock.
-        let over = is_last && S::READERS && node.hot().qsmask.load(Relaxed) == 0;
+        let over = is_last && node.hot().qsmask.load(Relaxed) == 0;
         let ended = match node.parent {
             _ if !over => {
                 node.hot().lock.unlock();
@@ -97,7 +97,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
                 // The child's lock first: never two at a time.
                 node.hot().lock.unlock();
                 self.tree.nodes[parent].hot().lock.lock();
-                self.tree.report::<S>(parent, bit)
+                self.tree.report(parent, bit)
             }
         };
         if ended {

@@ -6,7 +6,6 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::blocked::Blocked;
-use super::steps::Steps;
 
 /// CPUs of a leaf (`RCU_FANOUT_LEAF`), and children of an inner node (`CONFIG_RCU_FANOUT`).
 const LEAF_FANOUT: usize = 16;
@@ -195,7 +194,7 @@ impl<P: Platform> Tree<P> {
     /// Clears `bits` in `node` and continues upwards while nodes are complete. The caller holds the
     /// lock of `node`, which is released. Returns whether the grace period is over; the root is
     /// locked then.
-    pub(super) fn report<S: Steps>(&self, node: usize, bits: usize) -> bool {
+    pub(super) fn report(&self, node: usize, bits: usize) -> bool {
         let (mut at, mut bits) = (node, bits);
         loop {
             let node = &self.nodes[at];
@@ -207,7 +206,7 @@ impl<P: Platform> Tree<P> {
                 return false;
             }
             hot.qsmask.store(mask & !bits, Relaxed);
-            if (mask & !bits != 0 || self.is_held::<S>(at)) && S::ENDS_LAST {
+            if mask & !bits != 0 || self.is_held(at) {
                 hot.lock.unlock();
                 return false;
             }
