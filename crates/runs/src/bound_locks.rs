@@ -152,29 +152,19 @@ fn turns<C: Lock>(door: &Door<Smp, C>, window: Window, work: &mut Works) -> Trac
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock_loop::{Policy, Vary};
+    use crate::lock_loop::Policy;
     use crate::virtual_locks::VirtualLocks;
     use convoy_kernel::KernelPreset;
 
     fn cell(policy: Policy, threads: u32) -> VirtualLocks {
         let measured = Loop {
-            from_start: false,
             lock: Measured::Generic(policy),
-            cpus: None,
             threads,
             bound: true,
-            busy: 0,
-            locks: 1,
-            lines: 1,
-            readers_percent: 0,
             section_ns: 100,
-            section: Vary::Fixed,
             outside_ns: 300,
-            think: Vary::Fixed,
-            spin_limit: None,
-            seed: 1,
-            warmup_ms: 1,
             window_ms: 1,
+            ..Loop::default()
         };
         let machine = Preset::named("xeon-e5-2680v4-2x14").unwrap();
         let kernel = KernelPreset::named("6.18").unwrap();

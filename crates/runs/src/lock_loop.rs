@@ -132,6 +132,32 @@ impl Loop {
     }
 }
 
+/// A short loop of one thread, for tests.
+#[cfg(test)]
+impl Default for Loop {
+    fn default() -> Self {
+        Self {
+            lock: Measured::Library(Library::Std),
+            cpus: None,
+            threads: 1,
+            bound: false,
+            busy: 0,
+            locks: 1,
+            lines: 1,
+            readers_percent: 0,
+            section_ns: 1000,
+            section: Vary::Fixed,
+            outside_ns: 1000,
+            think: Vary::Fixed,
+            spin_limit: None,
+            seed: 1,
+            warmup_ms: 1,
+            from_start: false,
+            window_ms: 20,
+        }
+    }
+}
+
 /// Result of a lock loop.
 #[derive(Clone, Debug, Default)]
 pub struct LoopResult {

@@ -104,22 +104,12 @@ mod tests {
     fn short(lock: Measured) -> LoopResult {
         let what = Loop {
             lock,
-            cpus: None,
             threads: 5,
-            bound: false,
-            busy: 0,
-            locks: 1,
-            lines: 1,
-            readers_percent: 0,
             section_ns: 50,
             section: Vary::Exponential,
             outside_ns: 100,
-            think: Vary::Fixed,
-            spin_limit: None,
-            seed: 1,
-            warmup_ms: 1,
-            from_start: false,
             window_ms: 10,
+            ..Loop::default()
         };
         once(&what).unwrap()
     }

@@ -236,25 +236,8 @@ mod tests {
     use convoy_stats::jain;
 
     fn cell(policy: Policy, threads: u32, pinned: bool) -> VirtualLocks {
-        let measured = Loop {
-            lock: Measured::Generic(policy),
-            cpus: None,
-            threads,
-            bound: false,
-            busy: 0,
-            locks: 1,
-            lines: 1,
-            readers_percent: 0,
-            section_ns: 1000,
-            section: Vary::Fixed,
-            outside_ns: 1000,
-            think: Vary::Fixed,
-            spin_limit: None,
-            seed: 1,
-            warmup_ms: 5,
-            from_start: false,
-            window_ms: 20,
-        };
+        let measured =
+            Loop { lock: Measured::Generic(policy), threads, warmup_ms: 5, ..Loop::default() };
         let kernel = KernelPreset::named("6.18").unwrap();
         VirtualLocks { measured, pinned, kernel, machine: Preset::named("host").unwrap() }
     }

@@ -321,6 +321,21 @@ mod tests {
         workload
     }
 
+    /// Returns the run of a small version of a workload.
+    fn work(name: &str, seed: u64) -> VirtualWork {
+        VirtualWork {
+            workload: small(name),
+            kernel: KernelPreset::named("2.6.16").unwrap(),
+            machine: Preset::named("smp8-2007").unwrap(),
+            memory_mib: 1024,
+            spread_percent: 0,
+            start_spread_ms: 0,
+            cold: false,
+            runs_before: 0,
+            seed,
+        }
+    }
+
     /// Returns whether the workload waits for a disk, or for other processes.
     fn work_waits(name: &str) -> bool {
         ["bonnie", "hdparm"].contains(&name)
@@ -329,18 +344,8 @@ mod tests {
     #[test]
     fn a_spread_gives_each_seed_an_amount_of_its_own_and_both_kernels_the_same() {
         fn run(kernel: &str, spread_percent: u32, seed: u64) -> f64 {
-            let work = VirtualWork {
-                workload: small("pmake"),
-                kernel: KernelPreset::named(kernel).unwrap(),
-                machine: Preset::named("smp8-2007").unwrap(),
-                memory_mib: 1024,
-                spread_percent,
-                start_spread_ms: 0,
-                cold: false,
-                runs_before: 0,
-                seed,
-            };
-            work.amount()
+            let kernel = KernelPreset::named(kernel).unwrap();
+            VirtualWork { kernel, spread_percent, ..work("pmake", seed) }.amount()
         }
         let amounts: Vec<f64> = (1..200).map(|seed| run("2.6.16", 2, seed)).collect();
         let (least, most) = amounts.iter().fold((2.0_f64, 0.0_f64), |(least, most), amount| {
@@ -355,21 +360,7 @@ mod tests {
     #[test]
     fn every_workload_runs_and_the_same_every_time() {
         for name in WORKLOADS.names() {
-            let run = |seed| {
-                let work = VirtualWork {
-                    workload: small(name),
-                    kernel: KernelPreset::named("2.6.16").unwrap(),
-                    machine: Preset::named("smp8-2007").unwrap(),
-                    memory_mib: 1024,
-                    spread_percent: 0,
-                    start_spread_ms: 0,
-                    cold: false,
-                    runs_before: 0,
-                    seed,
-                };
-                work.run().unwrap()
-            };
-            let point = run(1);
+            let point = work(name, 1).run().unwrap();
             assert!(point.real_s > 0.0 && point.cpu_s > 0.0, "{name}: {point:?}");
             let waits = work_waits(name);
             assert!(waits || point.cpu_s > point.real_s / 8.0, "{name}: {point:?}");
@@ -377,8 +368,12 @@ mod tests {
             let few = ["dpunish", "bonnie"].contains(&name);
             let bulk = few || point.bulk.iter().any(|row| row.calls > 10);
             assert!(bulk, "{name}: {:?}", point.bulk);
-            assert_eq!(point.hash, run(1).hash, "{name}");
-            assert_ne!(point.hash, run(2).hash, "{name}: the seed perturbs nothing");
+            assert_eq!(point.hash, work(name, 1).run().unwrap().hash, "{name}");
+            assert_ne!(
+                point.hash,
+                work(name, 2).run().unwrap().hash,
+                "{name}: the seed perturbs nothing"
+            );
         }
     }
 }

@@ -187,30 +187,12 @@ fn join(thread: JoinHandle<Trace>) -> Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock_loop::{Library, Measured, Vary};
     use convoy_sync::Lock;
 
     /// Runs a short cell. Threads that do not leave the lock are abandoned after `drain_ms`.
     fn short<C: Lock + Send + Sync>(threads: u32, drain_ms: u32) -> Result<LoopResult, CellError> {
-        let what = Loop {
-            lock: Measured::Library(Library::Std),
-            threads,
-            cpus: None,
-            bound: false,
-            busy: 0,
-            locks: 1,
-            lines: 1,
-            readers_percent: 0,
-            section_ns: 20,
-            section: Vary::Fixed,
-            outside_ns: 50,
-            think: Vary::Fixed,
-            spin_limit: None,
-            seed: 1,
-            warmup_ms: 2,
-            from_start: false,
-            window_ms: 20,
-        };
+        let what =
+            Loop { threads, section_ns: 20, outside_ns: 50, warmup_ms: 2, ..Loop::default() };
         let calibration = Calibration { step_ns: 1.0, clock_ns: 0.0 };
         run::<C>(&Plan { what: &what, calibration: &calibration, drain_ms })
     }
