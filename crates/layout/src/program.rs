@@ -47,7 +47,8 @@ pub enum Unfit {
 /// Kind, offset, address and size in the file of a segment.
 type Segment = [u64; 4];
 
-fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
+/// Returns a little-endian number of `length` bytes; 0 if it is not there.
+pub fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
     let bytes = bytes.get(at..at + length).unwrap_or_default();
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

@@ -53,11 +53,11 @@ pub fn object() -> Result<PathBuf, RecordError> {
 }
 
 impl Place {
-    /// Like [`object`], for programs that are recorded from here. Files created for them are
+    /// Like [`object()`], for programs that are recorded from here. Files created for them are
     /// removed with the place.
     ///
     /// # Errors
-    /// As [`object`].
+    /// As [`object()`].
     pub fn object(&mut self) -> Result<PathBuf, RecordError> {
         if OBJECT.is_empty() {
             return Err(RecordError::Machine);

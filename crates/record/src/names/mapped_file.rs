@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, major, minor};
 
+use crate::layout::program::number;
+
 /// ELF type of an object that is linked to fixed addresses.
 pub(crate) const FIXED: u16 = 2;
 /// Separator between the address of an object in a memory map and its identity.
@@ -141,11 +143,6 @@ pub(crate) fn with_identities(pid: u32, maps: &str) -> String {
         }
     }
     text
-}
-
-fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
-    let bytes = bytes.get(at..at + length).unwrap_or_default();
-    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// Returns the build-id in a list of notes; empty if there is none.
