@@ -329,8 +329,6 @@ impl Reader<'_> {
         let nested_s = self.waits_s.iter().sum::<f64>() - own_s;
         let certain_s = work_s + (slept_s - nested_s.max(0.0)).max(0.0);
         let waiting_s = lock.waiters.seconds.min(self.seconds);
-        let seconds =
-            [certain_s, work_s + slept_s + readers_s, (held_s + readers_s).max(waiting_s)];
         let units = match lock.kind {
             Kind::Semaphore => {
                 let known = f64::from(together(self.process, lock));
@@ -342,6 +340,13 @@ impl Reader<'_> {
             }
             _ => self.instances(lock, held_s),
         };
+        // Readers share their time.
+        let owned_s = if reads > 0.0 { 0.0 } else { self.owned_s(lock) * units[1] };
+        let seconds = [
+            certain_s.max(owned_s),
+            work_s + slept_s + readers_s,
+            (held_s + readers_s).max(waiting_s),
+        ];
         let threads: u64 = sites().map(|site| site.threads).sum();
         let is_shared = threads > lock.instances.max(1);
         (is_shared || reads > 0.0).then(|| {
@@ -365,6 +370,7 @@ impl Reader<'_> {
         let lock = &self.process.locks[pool.lock];
         let [recorded, certain] = pool.taken.map(|taken| taken * self.process.seconds);
         let units = pool.units?;
+        let certain = certain.max(self.owned_s(lock) * f64::from(units)).min(recorded);
         let seconds = [certain, certain, recorded];
         let demand =
             self.demand(pool.lock, lock, seconds, 0.0, [f64::from(units), f64::from(units)]);
@@ -383,7 +389,8 @@ impl Reader<'_> {
         let held_s = lock.held.map_or(0.0, |held| held.total_s - held.preempted_s - held.woken_s);
         let waiting_s = waiting_s.min(self.seconds);
         let servers = [lock.even_instances(), 1.0];
-        let seconds = [held_s.min(waiting_s), waiting_s / 2.0, waiting_s];
+        let certain_s = self.owned_s(lock).max(held_s).min(waiting_s);
+        let seconds = [certain_s, waiting_s / 2.0, waiting_s];
         is_owned(lock).then(|| self.demand(usize::MAX, lock, seconds, 0.0, servers))
     }
 
@@ -402,6 +409,28 @@ impl Reader<'_> {
             is_shared: true,
             ..Demand::default()
         }
+    }
+
+    /// Returns the time for which a lock, or all units of a pool, certainly had owners that worked
+    /// or slept: while threads wait for it, it has, unless the owner or the next one waits for a
+    /// CPU. 0 for several locks.
+    fn owned_s(&self, lock: &Lock) -> f64 {
+        /// Time from a release until the next owner runs on an idle CPU, and from the call until
+        /// the thread sleeps, seconds: an estimate, above what guests on a busy host need.
+        const PASSED_S: f64 = 50e-6;
+        let waits: u64 = lock.sites.iter().map(|site| site.wait.count).sum();
+        match self.ready_s() {
+            Some(ready_s) if lock.instances <= 1 => {
+                (lock.waiters.seconds - ready_s - waits as f64 * PASSED_S).max(0.0)
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Returns the time for which threads waited for a CPU, seconds.
+    fn ready_s(&self) -> Option<f64> {
+        let scheduling = self.process.scheduling;
+        scheduling.map(|seen| seen.preempted_s + seen.woken_s).or(self.process.ready_s)
     }
 
     fn demand(
@@ -479,9 +508,9 @@ impl Reader<'_> {
     /// threads. Sleep is the time that is neither work nor a wait: at most all of it, at least what
     /// both the times of the calls and the kernel have seen of it.
     fn sleep(&self, work: Range, locks: &[&Lock], written: &Written) -> (Range, f64) {
-        let Process { scheduling, ready_s, .. } = self.process;
+        let scheduling = self.process.scheduling;
         let [waited_s, idle_s] = self.waits_s;
-        let ready_s = scheduling.map(|seen| seen.preempted_s + seen.woken_s).or(*ready_s);
+        let ready_s = self.ready_s();
         // Threads that have ended do not sleep, and no thread sleeps longer than the kernel saw.
         let present = self.threads.min(threads(self.process));
         let seen_s = scheduling.map_or(f64::INFINITY, |seen| seen.asleep_s - waited_s - idle_s);

@@ -281,6 +281,38 @@ fn a_lock_that_is_hardly_waited_for_is_not_the_limit() {
     assert_eq!(lock.name, "own");
 }
 
+/// Five threads wait for a lock of the program's own, whose owner sleeps. It always has an owner, so
+/// more CPUs do not help. If the waits are as short as wakeups, it need not have one.
+#[test]
+fn a_lock_with_waiters_all_the_time_limits_although_only_its_waits_were_recorded() {
+    fn most_percent(waits: u64, ready_s: Option<f64>) -> f64 {
+        let each_us = 4.0 * 1e6 * SECONDS / waits as f64;
+        let (place, act) = ("own (laws.c:9)".to_owned(), "wait".to_owned());
+        let wait = times(waits, each_us);
+        let site = Site { place, act, count: waits, threads: 5, wait, ..Site::default() };
+        let lock = Lock {
+            name: "own".to_owned(),
+            kind: Kind::Futex,
+            instances: 1,
+            given_by_owner: waits,
+            waiters: Waiters { most: 4, seconds: SECONDS, ..Waiters::default() },
+            sites: vec![site],
+            ..Lock::default()
+        };
+        let (cpu_s, futexes) = (0.05, vec![lock]);
+        let process = Process { seconds: SECONDS, threads: 5, ready_s, ..Process::default() };
+        let process = Process { cpu_s, futexes, sees_switches: true, ..process };
+        let program = Program { cpus: 2, wall_s: SECONDS, ..Program::default() };
+        let record = Record { program, processes: vec![process], ..Record::default() };
+        let found = prediction(&record);
+        let row = found.rows.iter().find(|row| row.cpus == 8).expect("8 CPUs are asked for");
+        row.high_percent
+    }
+    assert!(most_percent(1200, Some(0.1)) < 15.0, "{}", most_percent(1200, Some(0.1)));
+    assert!(most_percent(100_000, Some(0.1)) > 100.0, "the waits are those of wakeups");
+    assert!(most_percent(1200, None) > 100.0, "the owner may have waited for a CPU");
+}
+
 /// Sixteen threads that never waited for a semaphore show how many units they held, not how many
 /// there are.
 #[test]
