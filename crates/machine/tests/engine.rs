@@ -96,29 +96,6 @@ fn false_sharing_costs_what_the_layout_says() {
     assert!(together > 8 * apart, "{together} ns against {apart} ns");
 }
 
-/// Nanoseconds of one section of an always contended ticket lock.
-fn handover(cpus: usize) -> f64 {
-    let lock = Shared::<TicketLock<Smp>>::new();
-    let bodies = (0..cpus)
-        .map(|_| {
-            let lock = lock.clone();
-            Box::new(move || {
-                let lock = lock.get(Default::default);
-                for _ in 0..20 {
-                    drop(lock.guard());
-                }
-            }) as Body
-        })
-        .collect();
-    run(&quad().with_cpus(cpus), 1, bodies).now_ns() as f64 / (20 * cpus) as f64
-}
-
-#[test]
-fn a_ticket_lock_costs_more_with_more_waiters() {
-    let (few, many) = (handover(4), handover(64));
-    assert!(many > 3.0 * few, "{few} ns at 4 CPUs, {many} ns at 64");
-}
-
 #[test]
 fn a_deadline_ends_a_wait_and_a_wake_comes_first() {
     let log = Rc::new(RefCell::new(Vec::new()));
@@ -136,16 +113,6 @@ fn a_deadline_ends_a_wait_and_a_wake_comes_first() {
     };
     run(&quad(), 1, vec![Box::new(sleeper), Box::new(waker)]);
     assert_eq!(*log.borrow(), [Wake::TimedOut, Wake::Woken]);
-}
-
-#[test]
-fn tasks_that_wait_for_each_other_are_reported() {
-    fn body() {
-        let word = Here::place(Word::<u32>::new(0));
-        Smp::wait(&word, 0, Sleep::Uninterruptible, None);
-    }
-    let (outcome, _machine) = Fifo::run(&quad(), 1, 1_000_000, vec![Box::new(body)]).unwrap();
-    assert_eq!(outcome, Outcome::Quiescent);
 }
 
 #[test]

@@ -119,9 +119,9 @@ pub type NativeZone<B = HoldAll> = Zone<Native, AdaptiveLock<Native>, B, Adaptiv
 impl<P, L, B, S> Zone<P, L, B, S>
 where
     P: Platform,
-    L: RawLock<P> + Default,
+    L: RawLock<P>,
     B: Bulk<P, L>,
-    S: RawLock<P> + Default,
+    S: RawLock<P>,
 {
     /// Returns a zone in which all frames are free. On the virtual machine a task makes it, unless
     /// it consists of whole blocks of the largest order: making smaller ones writes to frames.
@@ -129,24 +129,23 @@ where
     /// # Panics
     ///
     /// If `setup` has no CPU.
-    pub fn new(setup: Setup<B>) -> Self {
+    pub fn new(setup: Setup<B>) -> Self
+    where
+        L: Default,
+        S: Default,
+    {
         Self::with_locks(setup, L::default)
     }
-}
 
-impl<P, L, B, S> Zone<P, L, B, S>
-where
-    P: Platform,
-    L: RawLock<P>,
-    B: Bulk<P, L>,
-    S: RawLock<P> + Default,
-{
     /// [`Self::new`] with a function that returns an unlocked zone lock.
     ///
     /// # Panics
     ///
     /// If `setup` has no CPU.
-    pub fn with_locks(setup: Setup<B>, lock: impl Fn() -> L) -> Self {
+    pub fn with_locks(setup: Setup<B>, lock: impl Fn() -> L) -> Self
+    where
+        S: Default,
+    {
         assert!(setup.cpus > 0, "a zone needs a set of lists");
         let frames = Frames::new(setup.frames, setup.frame);
         let hot = P::place(Hot {
@@ -166,15 +165,7 @@ where
             bulk: setup.bulk,
         }
     }
-}
 
-impl<P, L, B, S> Zone<P, L, B, S>
-where
-    P: Platform,
-    L: RawLock<P>,
-    B: Bulk<P, L>,
-    S: RawLock<P>,
-{
     /// The zone lock: to be named and watched.
     #[inline]
     pub fn lock(&self) -> &L {
