@@ -214,7 +214,7 @@ fn source(program: &Program, process: Option<&Process>, prediction: &Prediction)
             longest.map(|site| site.place.clone())
         }
         Limit::Kernel { lock, .. } => Some(lock.place.clone()),
-        Limit::Nothing { .. } => None,
+        Limit::Unknown { .. } | Limit::Nothing { .. } => None,
     };
     let mut changed = program.command.clone();
     if let Some(name) = changed.first_mut() {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use convoy_diagnose::{Diagnosis, Irreplaceable};
+use convoy_diagnose::{Diagnosis, Irreplaceable, Problem};
 use convoy_kernel::KernelPreset;
 use convoy_machine::Preset;
 use convoy_record::{Lock, Process, Record, threads};
@@ -13,7 +13,7 @@ use crate::behaviour::{behaviour, busiest, busy_s, waiting_within};
 use crate::bounds::{Law, Prices, Setting};
 use crate::choice::Change;
 use crate::damage::is_damaged;
-use crate::demands::demands;
+use crate::demands::{Demand, Named, Station, demands};
 use crate::doubt::{Doubt, Reason, of_record};
 use crate::edit::{Edit, counted_s, edits};
 use crate::limit::{Limit, WEIGHT};
@@ -279,7 +279,15 @@ impl Study<'_> {
     ) -> Result<Prediction, PredictError> {
         let Self { record, diagnosis, process, locks, machines, question } = self;
         let seconds = busy_s(process, locks).max(1e-9);
-        let demands = demands(&record.program, process, written, behaviour.threads, seconds);
+        let mut demands = demands(&record.program, process, written, behaviour.threads, seconds);
+        if let Some(Problem::Java { monitor: Some(monitor), .. }) =
+            diagnosis.first().map(|first| &first.problem)
+        {
+            let waiting = monitor.waiting as f64 / monitor.dumps.max(1) as f64;
+            let units = monitor.units.map_or(1.0, |units| units.round().max(1.0));
+            let station = Station::Lock { lock: Named::of_java(monitor) };
+            demands.stations.push(Demand::queued(station, waiting, units));
+        }
         let limit = Limit::new(&demands, diagnosis, process, locks, seconds);
         let widened = self.widened(written);
         let first = process

@@ -6,7 +6,7 @@
 //! demand has a least value, which no program with the recorded counts and times can be below, a
 //! middle, and a most.
 
-use convoy_diagnose::{KernelSleep, hot_element, is_owned, kernel_sleeps};
+use convoy_diagnose::{JavaMonitor, KernelSleep, hot_element, is_owned, kernel_sleeps};
 use convoy_record::{KernelObject, Kind, Lock, Process, Program, Site, Times, threads};
 use convoy_runs::replay::{Class, Step};
 use serde::Serialize;
@@ -33,6 +33,10 @@ impl Named {
         let place = lock.sites.first().map(|site| site.place.clone());
         let place = place.filter(|place| !place.is_empty() && !lock.name.contains(place));
         Self { name: hot_element(lock).unwrap_or(&lock.name).to_owned(), place }
+    }
+
+    pub(crate) fn of_java(monitor: &JavaMonitor) -> Self {
+        Self { name: monitor.class.clone(), place: Some(monitor.place.clone()) }
     }
 }
 
@@ -149,6 +153,24 @@ pub(crate) struct Crew {
     pub(crate) place: String,
     /// Share of their time in which they work or sleep.
     pub(crate) busy: f64,
+}
+
+impl Demand {
+    /// Returns the demand on a station for which this many threads wait on average. With *q* of
+    /// them, a queue with exponential times is used for a part of the time of which *q* is the
+    /// square over the rest (Lazowska et al., 1984).
+    pub(crate) fn queued(station: Station, waiting: f64, servers: f64) -> Self {
+        let used = ((waiting * (waiting + 4.0)).sqrt() - waiting) / 2.0;
+        Self {
+            station,
+            lock: usize::MAX,
+            service: Range::new([0.0, used, waiting.min(1.0)].map(|part| servers * part)),
+            servers: [servers; 2],
+            contended: 1.0,
+            is_shared: true,
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -394,21 +416,10 @@ impl Reader<'_> {
         is_owned(lock).then(|| self.demand(usize::MAX, lock, seconds, 0.0, servers))
     }
 
-    /// Returns the station of a lock of the kernel for which threads were seen asleep. While
-    /// *q* threads wait on average, a queue with exponential times is used for a part of the time
-    /// of which *q* is the square over the rest (Lazowska et al., 1984).
+    /// Returns the station of a lock of the kernel for which threads were seen asleep.
     fn slept_for(&self, sleep: &KernelSleep) -> Demand {
-        let waiting = sleep.slept_s / self.seconds;
-        let used = ((waiting * (waiting + 4.0)).sqrt() - waiting) / 2.0;
-        Demand {
-            station: Station::Kernel { lock: KernelLock::sampled(sleep.object, &sleep.call) },
-            lock: usize::MAX,
-            service: Range::new([0.0, used, waiting.min(1.0)]),
-            servers: [1.0; 2],
-            contended: 1.0,
-            is_shared: true,
-            ..Demand::default()
-        }
+        let lock = KernelLock::sampled(sleep.object, &sleep.call);
+        Demand::queued(Station::Kernel { lock }, sleep.slept_s / self.seconds, 1.0)
     }
 
     /// Returns the time for which a lock, or all units of a pool, certainly had owners that worked

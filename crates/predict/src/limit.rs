@@ -1,6 +1,6 @@
 //! The lock that limits a program at its recorded point.
 
-use convoy_diagnose::{Diagnosis, Finding, Problem, is_owned, waited_share};
+use convoy_diagnose::{Diagnosis, Finding, Gap, Problem, Verdict, is_owned, waited_share};
 use convoy_record::{Kind, Lock, Process};
 use serde::Serialize;
 
@@ -63,6 +63,11 @@ pub enum Limit {
         /// Share of the threads' time in which they waited for it.
         waited: f64,
     },
+    /// Waits that the record does not contain may limit the program.
+    Unknown {
+        /// The waits.
+        gap: Box<Gap>,
+    },
     /// No lock.
     Nothing {
         /// Recorded CPUs.
@@ -114,6 +119,12 @@ impl Limit {
             let waited = waited.unwrap_or_else(|| (lock.wait_s() / time_s).min(1.0));
             return of_lock(lock, waited, seconds);
         }
+        if let Verdict::Quiet(quiet) = &diagnosis.verdict
+            && let Some(gap @ (Gap::JavaWaits { .. } | Gap::Tasks { .. } | Gap::Atomics { .. })) =
+                &quiet.gap
+        {
+            return Self::Unknown { gap: Box::new(gap.clone()) };
+        }
         let first = demands.stations.iter().filter_map(|demand| {
             let cpus = demands.work.middle * demand.servers[0] / demand.service.middle;
             let is_near = cpus.is_finite() && cpus < FAR;
@@ -136,7 +147,7 @@ impl Limit {
             Self::Lock { lock, .. } => Some(Station::Lock { lock }),
             Self::Pool { pool, units, .. } => Some(Station::Pool { pool, units }),
             Self::Kernel { lock, .. } => Some(Station::Kernel { lock }),
-            Self::Nothing { .. } => None,
+            Self::Unknown { .. } | Self::Nothing { .. } => None,
         }
     }
 }
@@ -157,6 +168,11 @@ fn found(first: &Finding, demands: &Demands, process: &Process, seconds: f64) ->
     }
     if first.kind().costs_cpu() || first.pid != process.pid {
         return None;
+    }
+    if let Problem::Java { monitor: Some(monitor), .. } = &first.problem {
+        let holders = if monitor.units.is_some() { Holders::Units } else { Holders::One };
+        let lock = Named::of_java(monitor);
+        return Some(Limit::Lock { lock, waited, holders, hold_us: None, per_s: None });
     }
     let Process { locks, futexes, runtime_locks, .. } = process;
     let number = locks.iter().position(|lock| lock.name == first.lock && lock.wait_s() > 0.0);

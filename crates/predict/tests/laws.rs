@@ -281,8 +281,8 @@ fn a_lock_that_is_hardly_waited_for_is_not_the_limit() {
     assert_eq!(lock.name, "own");
 }
 
-/// Five threads wait for a lock of the program's own, whose owner sleeps. It always has an owner, so
-/// more CPUs do not help. If the waits are as short as wakeups, it need not have one.
+/// Five threads wait for a lock of the program's own, whose owner sleeps. It always has an owner,
+/// so more CPUs do not help. If the waits are as short as wakeups, it need not have one.
 #[test]
 fn a_lock_with_waiters_all_the_time_limits_although_only_its_waits_were_recorded() {
     fn most_percent(waits: u64, ready_s: Option<f64>) -> f64 {

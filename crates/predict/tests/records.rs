@@ -115,7 +115,7 @@ fn the_limit_of_every_kept_record_is_what_its_first_finding_is_about() {
                 *waited
             }
             Limit::Kernel { waited, .. } => *waited,
-            Limit::Nothing { .. } => {
+            Limit::Unknown { .. } | Limit::Nothing { .. } => {
                 let waits = |first: &Finding| first.share.is_some() && !first.kind().costs_cpu();
                 assert!(!diagnosis.first().is_some_and(waits), "{name}: {diagnosis:#?}");
                 continue;

@@ -8,7 +8,7 @@ use super::phrase::{self, percent, seconds};
 use super::problem::{in_call, sleeping};
 
 /// Returns the gap as a sentence.
-pub(super) fn text(gap: &Gap) -> String {
+pub(crate) fn text(gap: &Gap) -> String {
     match gap {
         Gap::Damaged => "The waits of this record have no finite sum: it is damaged. Record the \
                          program again."

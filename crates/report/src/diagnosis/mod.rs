@@ -12,6 +12,7 @@ mod tests;
 
 use convoy_diagnose::{Diagnosis, Finding, Verdict};
 
+pub(crate) use gap::text as gap_text;
 pub(crate) use problem::{in_call, protected};
 pub use remark::remark;
 

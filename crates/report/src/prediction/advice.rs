@@ -86,7 +86,7 @@ fn means_of_edit(edit: Edit, advice: &Advice) -> String {
         Limit::Lock { lock, .. } => (format!("`{}`", lock.name), 1),
         Limit::Pool { pool, units, .. } => (format!("the pool `{}`", pool.name), *units),
         Limit::Kernel { lock, .. } => (of_kernel(lock), 1),
-        Limit::Nothing { .. } => (format!("`{}`", advice.lock), 1),
+        Limit::Unknown { .. } | Limit::Nothing { .. } => (format!("`{}`", advice.lock), 1),
     };
     let place = advice.source.as_ref().and_then(|source| source.place.as_ref());
     let place = place.map_or(String::new(), |place| format!(" in {place}"));

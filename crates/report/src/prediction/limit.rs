@@ -51,6 +51,7 @@ pub(super) fn sentence(limit: &Limit) -> String {
             capital(&of_kernel(lock)),
             100.0 * waited
         ),
+        Limit::Unknown { gap } => crate::diagnosis::gap_text(gap),
         Limit::Nothing { cpus, waited, first } => {
             let first = first.as_ref().map(|(lock, cpus)| {
                 format!(" {} would be the first to, from about {cpus} CPUs on.", name(lock))
