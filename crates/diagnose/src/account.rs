@@ -157,7 +157,8 @@ impl Account {
             record.processes.iter().chain([&kernel]).flat_map(entries).collect();
         let sum = |is_lock: bool| -> f64 {
             let entries = locks.iter().filter(|entry| is_owned(entry.lock) == is_lock);
-            entries.map(|entry| evidence::wait_s(entry.process, entry.lock)).sum()
+            // The sum of none is -0.0.
+            entries.map(|entry| evidence::wait_s(entry.process, entry.lock)).sum::<f64>() + 0.0
         };
         let (wait_s, idle_s) = (sum(true), sum(false));
         let mut locks: Vec<LockAccount> = locks
