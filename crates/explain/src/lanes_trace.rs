@@ -8,12 +8,10 @@ use prost::Message;
 
 use crate::lanes::{Act, Lanes, Span};
 use crate::proto::{
-    CounterDescriptor, DebugAnnotation, Kind, Packet, ProcessDescriptor, ThreadDescriptor, Trace,
-    TrackDescriptor, TrackEvent,
+    CounterDescriptor, DebugAnnotation, Kind, Packet, ThreadDescriptor, Trace, TrackDescriptor,
+    TrackEvent,
 };
 
-/// The only sequence of packets.
-const SEQUENCE: u32 = 1;
 /// Tracks: the longest convoy and the counter, then processes, then threads.
 const CONVOY: u64 = 1;
 const WAITING: u64 = 2;
@@ -57,15 +55,11 @@ impl Lanes {
 
     fn trace(&self, commands: &BTreeMap<u64, String>) -> Trace {
         let mut writer = Writer::default();
-        writer.packets.push(Packet { sequence_flags: Some(1), ..packet(None) });
+        writer.packets.push(Packet { sequence_flags: Some(1), ..Packet::at(None) });
         for (pid, command) in commands {
-            let process =
-                ProcessDescriptor { pid: Some(*pid as i32), process_name: Some(command.clone()) };
-            writer.track(TrackDescriptor {
-                uuid: Some(FIRST_PROCESS.wrapping_add(*pid)),
-                process: Some(process),
-                ..TrackDescriptor::default()
-            });
+            let uuid = FIRST_PROCESS.wrapping_add(*pid);
+            let process = TrackDescriptor::process(uuid, *pid as i32, command.clone());
+            writer.packets.push(Packet::track(process));
         }
         for (at, lane) in self.threads.iter().enumerate() {
             let thread = ThreadDescriptor {
@@ -73,12 +67,11 @@ impl Lanes {
                 tid: Some(lane.thread as i32),
                 thread_name: Some(lane.name.clone()).filter(|name| !name.is_empty()),
             };
-            writer.track(TrackDescriptor {
-                uuid: Some(FIRST_THREAD + at as u64),
+            writer.packets.push(Packet::track(TrackDescriptor {
                 parent_uuid: Some(FIRST_PROCESS.wrapping_add(lane.pid)),
                 thread: Some(thread),
-                ..TrackDescriptor::default()
-            });
+                ..TrackDescriptor::new(FIRST_THREAD + at as u64, None)
+            }));
             for span in &lane.spans {
                 self.span(&mut writer, FIRST_THREAD + at as u64, *span);
             }
@@ -105,10 +98,10 @@ impl Lanes {
             name: Some(format!("{}{lock}", span.act.name())),
             categories: vec![group(span.act).to_owned()],
             debug_annotations: details.collect(),
-            ..event(Kind::SliceBegin, track)
+            ..TrackEvent::on(track, Kind::SliceBegin)
         };
         writer.events.push((span.begin_ns, Turn::Begin, begin));
-        writer.events.push((span.end_ns(), Turn::End, event(Kind::SliceEnd, track)));
+        writer.events.push((span.end_ns(), Turn::End, TrackEvent::on(track, Kind::SliceEnd)));
     }
 
     fn arrows(&self, writer: &mut Writer) {
@@ -119,12 +112,12 @@ impl Lanes {
             let release = TrackEvent {
                 name: Some(format!("releases {lock}")),
                 flow_ids: vec![flow],
-                ..event(Kind::Instant, owner)
+                ..TrackEvent::on(owner, Kind::Instant)
             };
             let wakeup = TrackEvent {
                 name: Some(format!("wait for {lock} ends")),
                 terminating_flow_ids: vec![flow],
-                ..event(Kind::Instant, waiter)
+                ..TrackEvent::on(waiter, Kind::Instant)
             };
             writer.events.push((handover.released_ns, Turn::Release, release));
             writer.events.push((handover.at_ns, Turn::Wakeup, wakeup));
@@ -137,10 +130,10 @@ impl Lanes {
         if let Some(longest) = &self.longest {
             writer.named(CONVOY, "longest convoy", None);
             let name = format!("convoy at {}: at most {} waited", longest.lock, longest.most);
-            let begin = TrackEvent { name: Some(name), ..event(Kind::SliceBegin, CONVOY) };
+            let begin = TrackEvent { name: Some(name), ..TrackEvent::on(CONVOY, Kind::SliceBegin) };
             writer.events.push((ns(longest.begin_s), Turn::Begin, begin));
             let end_ns = ns(longest.begin_s + longest.length_s);
-            writer.events.push((end_ns, Turn::End, event(Kind::SliceEnd, CONVOY)));
+            writer.events.push((end_ns, Turn::End, TrackEvent::on(CONVOY, Kind::SliceEnd)));
         }
         if self.waiting.is_empty() {
             return;
@@ -151,7 +144,7 @@ impl Lanes {
         for (phase, waiting) in self.waiting.iter().enumerate() {
             let count = TrackEvent {
                 double_counter_value: Some(*waiting),
-                ..event(Kind::Counter, WAITING)
+                ..TrackEvent::on(WAITING, Kind::Counter)
             };
             writer.events.push((ns(phase as f64 * self.phase_s), Turn::Count, count));
         }
@@ -167,32 +160,16 @@ fn group(act: Act) -> &'static str {
     }
 }
 
-fn packet(timestamp: Option<u64>) -> Packet {
-    Packet { timestamp, trusted_packet_sequence_id: Some(SEQUENCE), ..Packet::default() }
-}
-
-fn event(kind: Kind, track: u64) -> TrackEvent {
-    TrackEvent { r#type: Some(kind as i32), track_uuid: Some(track), ..TrackEvent::default() }
-}
-
 impl Writer {
-    fn track(&mut self, descriptor: TrackDescriptor) {
-        self.packets.push(Packet { track_descriptor: Some(descriptor), ..packet(None) });
-    }
-
     fn named(&mut self, uuid: u64, name: &str, counter: Option<CounterDescriptor>) {
-        self.track(TrackDescriptor {
-            uuid: Some(uuid),
-            name: Some(name.to_owned()),
-            counter,
-            ..TrackDescriptor::default()
-        });
+        let track = TrackDescriptor { counter, ..TrackDescriptor::new(uuid, Some(name)) };
+        self.packets.push(Packet::track(track));
     }
 
     fn finish(mut self) -> Trace {
         self.events.sort_by_key(|(at, turn, _)| (*at, *turn));
         for (at, _, event) in self.events {
-            self.packets.push(Packet { track_event: Some(event), ..packet(Some(at)) });
+            self.packets.push(Packet { track_event: Some(event), ..Packet::at(Some(at)) });
         }
         Trace { packet: self.packets }
     }

@@ -4,16 +4,14 @@
 use crate::cpu::State;
 use crate::detail::{Detail, Step, What, Who};
 use crate::proto::{
-    CounterDescriptor, FtraceEvent, FtraceEventBundle, Kind, Packet, Process, ProcessDescriptor,
-    ProcessTree, SchedSwitch, SchedWaking, Trace, TrackDescriptor, TrackEvent,
+    CounterDescriptor, FtraceEvent, FtraceEventBundle, Kind, Packet, Process, ProcessTree,
+    SchedSwitch, SchedWaking, Trace, TrackDescriptor, TrackEvent,
 };
 use convoy_machine::Leave;
 use convoy_sync::LockEvent;
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The only sequence of packets.
-const SEQUENCE: u32 = 1;
 /// Tracks: the groups, then the locks, then the tasks at the locks.
 const LOCKS: u64 = 1;
 const WHOLE: u64 = 2;
@@ -55,7 +53,7 @@ impl Detail {
 
     fn trace(&self) -> Trace {
         let mut writer = Writer {
-            packets: vec![Packet { sequence_flags: Some(1), ..packet(None) }],
+            packets: vec![Packet { sequence_flags: Some(1), ..Packet::at(None) }],
             tracks: BTreeMap::new(),
             open: BTreeSet::new(),
             flows: 0,
@@ -117,14 +115,6 @@ impl Detail {
     }
 }
 
-fn packet(at: Option<u64>) -> Packet {
-    Packet {
-        timestamp: at.map(|ps| ps / 1000),
-        trusted_packet_sequence_id: Some(SEQUENCE),
-        ..Packet::default()
-    }
-}
-
 /// Returns a track of a lock: owner, owner on no CPU, or waiters.
 fn lock_track(lock: u32, which: u64) -> u64 {
     FIRST_LOCK + u64::from(lock) * 4 + which
@@ -155,7 +145,7 @@ impl Writer {
             .map(|(pid, name)| Process { pid: Some(pid), cmdline: vec![name] })
             .collect();
         let tree = ProcessTree { processes };
-        self.packets.push(Packet { process_tree: Some(tree), ..packet(Some(0)) });
+        self.packets.push(Packet { process_tree: Some(tree), ..Packet::at(Some(0)) });
     }
 
     /// Adds the tasks that ran on `cpu`.
@@ -169,50 +159,31 @@ impl Writer {
     }
 
     fn track(&mut self, uuid: u64, parent: Option<u64>, name: &str, rank: i32) {
-        let descriptor = TrackDescriptor {
-            uuid: Some(uuid),
+        self.packets.push(Packet::track(TrackDescriptor {
             parent_uuid: parent,
-            name: Some(name.to_owned()),
             sibling_order_rank: Some(rank),
-            ..TrackDescriptor::default()
-        };
-        self.packets.push(Packet { track_descriptor: Some(descriptor), ..packet(None) });
+            ..TrackDescriptor::new(uuid, Some(name))
+        }));
     }
 
     fn group(&mut self, uuid: u64, number: i32, name: &str) {
-        let process = ProcessDescriptor {
-            pid: Some(GROUP_PID + number),
-            process_name: Some(name.to_owned()),
-        };
-        let descriptor = TrackDescriptor {
-            uuid: Some(uuid),
-            process: Some(process),
+        self.packets.push(Packet::track(TrackDescriptor {
             child_ordering: Some(EXPLICIT),
-            ..TrackDescriptor::default()
-        };
-        self.packets.push(Packet { track_descriptor: Some(descriptor), ..packet(None) });
+            ..TrackDescriptor::process(uuid, GROUP_PID + number, name.to_owned())
+        }));
     }
 
     fn counter(&mut self, uuid: u64, parent: u64, name: &str, unit: &str, rank: i32) {
-        let descriptor = TrackDescriptor {
-            uuid: Some(uuid),
+        self.packets.push(Packet::track(TrackDescriptor {
             parent_uuid: Some(parent),
-            name: Some(name.to_owned()),
             counter: Some(CounterDescriptor { unit_name: Some(unit.to_owned()) }),
             sibling_order_rank: Some(rank),
-            ..TrackDescriptor::default()
-        };
-        self.packets.push(Packet { track_descriptor: Some(descriptor), ..packet(None) });
+            ..TrackDescriptor::new(uuid, Some(name))
+        }));
     }
 
     fn value(&mut self, at: u64, track: u64, value: f64) {
-        let event = TrackEvent {
-            r#type: Some(Kind::Counter as i32),
-            track_uuid: Some(track),
-            double_counter_value: Some(value),
-            ..TrackEvent::default()
-        };
-        self.packets.push(Packet { track_event: Some(event), ..packet(Some(at)) });
+        self.event(at, track, Kind::Counter, None).double_counter_value = Some(value);
     }
 
     fn lock_tracks(&mut self, lock: u32, name: &str) {
@@ -234,27 +205,15 @@ impl Writer {
         let track = FIRST_TASK + self.tracks.len() as u64 * 2;
         self.tracks.insert(key, track);
         let group = track + 1;
-        let descriptor = TrackDescriptor {
-            uuid: Some(group),
-            process: Some(ProcessDescriptor {
-                pid: Some(who.tid()),
-                process_name: Some(who.label.comm()),
-            }),
-            ..TrackDescriptor::default()
-        };
-        self.packets.push(Packet { track_descriptor: Some(descriptor), ..packet(None) });
+        let process = TrackDescriptor::process(group, who.tid(), who.label.comm());
+        self.packets.push(Packet::track(process));
         self.track(track, Some(group), &format!("{name} #{lock}"), lock as i32);
         track
     }
 
     fn event(&mut self, at: u64, track: u64, kind: Kind, name: Option<String>) -> &mut TrackEvent {
-        let event = TrackEvent {
-            r#type: Some(kind as i32),
-            track_uuid: Some(track),
-            name,
-            ..TrackEvent::default()
-        };
-        self.packets.push(Packet { track_event: Some(event), ..packet(Some(at)) });
+        let event = TrackEvent { name, ..TrackEvent::on(track, kind) };
+        self.packets.push(Packet { track_event: Some(event), ..Packet::at(Some(at / 1000)) });
         let last = self.packets.last_mut().expect("just pushed");
         last.track_event.as_mut().expect("just made")
     }

@@ -39,6 +39,18 @@ pub struct Packet {
     pub track_descriptor: Option<TrackDescriptor>,
 }
 
+impl Packet {
+    /// A packet of the only sequence, at a time in nanoseconds if it has one.
+    pub(crate) fn at(timestamp: Option<u64>) -> Self {
+        Self { timestamp, trusted_packet_sequence_id: Some(1), ..Self::default() }
+    }
+
+    /// The description of a track.
+    pub(crate) fn track(descriptor: TrackDescriptor) -> Self {
+        Self { track_descriptor: Some(descriptor), ..Self::at(None) }
+    }
+}
+
 /// `FtraceEventBundle`.
 #[derive(Clone, PartialEq, Message)]
 pub struct FtraceEventBundle {
@@ -158,6 +170,19 @@ pub struct TrackDescriptor {
     pub sibling_order_rank: Option<i32>,
 }
 
+impl TrackDescriptor {
+    /// A track with a name, or without one.
+    pub(crate) fn new(uuid: u64, name: Option<&str>) -> Self {
+        Self { uuid: Some(uuid), name: name.map(str::to_owned), ..Self::default() }
+    }
+
+    /// A group of tracks, which is shown as a process.
+    pub(crate) fn process(uuid: u64, pid: i32, name: String) -> Self {
+        let process = ProcessDescriptor { pid: Some(pid), process_name: Some(name) };
+        Self { process: Some(process), ..Self::new(uuid, None) }
+    }
+}
+
 /// `ProcessDescriptor`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ProcessDescriptor {
@@ -245,4 +270,11 @@ pub struct TrackEvent {
     /// Arrows that end here.
     #[prost(fixed64, repeated, tag = "48")]
     pub terminating_flow_ids: Vec<u64>,
+}
+
+impl TrackEvent {
+    /// An event on the track with this number.
+    pub(crate) fn on(track: u64, kind: Kind) -> Self {
+        Self { r#type: Some(kind as i32), track_uuid: Some(track), ..Self::default() }
+    }
 }
