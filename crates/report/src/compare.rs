@@ -117,14 +117,6 @@ impl CompareRow {
 pub struct CompareReport {
     /// Operands and method of the comparison, in one line.
     pub title: String,
-    /// All comparisons.
-    pub rows: Vec<CompareRow>,
-    /// Mean changes over ranges of users, if there are load points.
-    pub ranges: Vec<CompareRange>,
-    /// The noise floor, if it could be measured.
-    pub noise_floor: Option<CompareFloor>,
-    /// Runs that failed and were left out.
-    pub failures: Vec<CompareFailure>,
     /// Runs of each side that came before and do not count.
     #[serde(default)]
     pub warm_up: CompareWarmUp,
@@ -134,6 +126,14 @@ pub struct CompareReport {
     pub stopped: String,
     /// Whether an interrupt or a failure ended it early.
     pub partial: bool,
+    /// The noise floor, if it could be measured.
+    pub noise_floor: Option<CompareFloor>,
+    /// Runs that failed and were left out.
+    pub failures: Vec<CompareFailure>,
+    /// All comparisons.
+    pub rows: Vec<CompareRow>,
+    /// Mean changes over ranges of users, if there are load points.
+    pub ranges: Vec<CompareRange>,
     /// Lines under the table.
     pub notes: Vec<String>,
 }

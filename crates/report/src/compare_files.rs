@@ -2,9 +2,7 @@
 
 use serde::Serialize;
 
-use crate::compare::{
-    CompareFailure, CompareFloor, CompareRange, CompareReport, CompareRow, CompareWarmUp,
-};
+use crate::compare::CompareReport;
 use crate::json;
 use crate::table::Table;
 
@@ -17,16 +15,8 @@ struct Envelope<'a> {
     #[serde(with = "json::interval")]
     ci95: [f64; 2],
     p: Option<f64>,
-    title: &'a str,
-    warm_up: CompareWarmUp,
-    runs: Option<usize>,
-    stopped: &'a str,
-    partial: bool,
-    noise_floor: Option<&'a CompareFloor>,
-    failures: &'a [CompareFailure],
-    rows: &'a [CompareRow],
-    ranges: &'a [CompareRange],
-    notes: &'a [String],
+    #[serde(flatten)]
+    report: &'a CompareReport,
 }
 
 impl CompareReport {
@@ -39,16 +29,7 @@ impl CompareReport {
             speedup: row.and_then(|row| row.speedup),
             ci95: row.map_or([f64::NAN; 2], |row| row.ci95),
             p: row.map(|row| row.p),
-            title: &self.title,
-            warm_up: self.warm_up,
-            runs: self.runs,
-            stopped: &self.stopped,
-            partial: self.partial,
-            noise_floor: self.noise_floor.as_ref(),
-            failures: &self.failures,
-            rows: &self.rows,
-            ranges: &self.ranges,
-            notes: &self.notes,
+            report: self,
         })
     }
 
