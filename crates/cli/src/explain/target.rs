@@ -14,7 +14,7 @@ use convoy_catalogue::{EXPERIMENTS, Entry, KERNELS, Loaded, MACHINES, Set, Sheet
 use convoy_explain::Analysis;
 use convoy_lab::experiment::{Changes, Plan, Setting, Target as Kind, given};
 use convoy_lab::inputs::Inputs;
-use convoy_lab::job::{JobError, Listener, SimJob};
+use convoy_lab::job::{Cell as _, JobError, Listener, SimJob};
 use convoy_lab::record::Record;
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_report::{ExplainReport, Explained, RcuThreads};

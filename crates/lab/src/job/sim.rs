@@ -229,11 +229,6 @@ impl SimJob {
         Ok(self)
     }
 
-    /// Its presets and its mix.
-    pub fn parts(&self) -> &[Part] {
-        &self.parts
-    }
-
     /// Executes it; with what happened in each interval of `sample_ns` nanoseconds, if not 0.
     ///
     /// # Errors
