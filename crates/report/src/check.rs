@@ -584,20 +584,6 @@ mod tests {
     }
 
     #[test]
-    fn json_leads_with_the_finding() {
-        let json: serde_json::Value = serde_json::from_str(&example().to_json()).unwrap();
-        assert_eq!(json["variant"], "published-fix");
-        let verdict = json["verdict"].as_str().unwrap();
-        assert!(verdict.starts_with("published-fix violates no-lost-wakeup; no "), "{verdict}");
-        assert_eq!(json["violation"], true);
-        assert_eq!(json["explored"], 1_234);
-        assert!(json["schedule"].as_str().unwrap().starts_with("v1:"));
-        assert_eq!(json["rows"].as_array().unwrap().len(), 3);
-        assert_eq!(json["rows"][0]["violation"], false);
-        assert!(json["rows"][0]["schedule"].is_null());
-    }
-
-    #[test]
     fn json_without_a_finding_leads_with_the_first_row() {
         let mut report = example();
         report.rows.remove(1);

@@ -50,6 +50,9 @@ fn rows_have_the_agreed_fields() {
         }
     }
     let finding = rows.iter().find(|row| row["violation"] == true).expect("the lost wakeup");
+    for key in ["variant", "property", "violation", "schedule", "explored"] {
+        assert_eq!(value[key], finding[key], "the finding leads");
+    }
     let schedule = finding["schedule"].as_str().expect("a schedule");
     let replay = ["check", "semaphore", "--format", "json", "--replay", schedule];
     let replayed = json(&replay, 1);

@@ -1,7 +1,8 @@
 //! `convoy doctor` tries the requirements of a recording.
 
-use crate::{code, directory, ends, json, stdout};
+use crate::{code, compile, directory, ends, json, stdout};
 use serde_json::Value;
+use std::path::Path;
 use std::process::Command;
 
 fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
@@ -19,11 +20,10 @@ fn a_machine_that_records_is_told_from_a_program_that_cannot_be_recorded() {
     assert!(is_root || events["works"] == false && events["text"] != "", "{report}");
 
     let place = directory("doctor");
-    let (source, program) = (place.join("static.c"), place.join("static"));
-    std::fs::write(&source, "int main(void) { return 0; }\n").expect("written");
-    let built = Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status();
-    assert!(built.is_ok_and(|status| status.success()), "a C compiler");
-    let report = json(&["doctor", program.to_str().expect("text"), "--format", "json"], 1);
+    let source = place.write("static.c", "int main(void) { return 0; }\n");
+    let program = place.path("static");
+    compile(source, Path::new(program), &["-static"]);
+    let report = json(&["doctor", program, "--format", "json"], 1);
     let reason = check(&report, "program")["text"].to_string();
     assert!(reason.contains("linked statically"), "{reason}");
     assert_eq!(report["records"], false, "{report}");

@@ -3,7 +3,7 @@
 //! time, so that no record is sure to be simulated. `crates/predict/tests/laws.rs` has records that
 //! are.
 
-use crate::{compile, directory, ends};
+use crate::{compile, directory, ends, json};
 use std::path::Path;
 use std::process::{Child, Command};
 
@@ -49,8 +49,7 @@ fn predicted(program: &Path, mode: &str) -> Vec<Row> {
     let words = [program.to_str().expect("UTF-8"), mode, &THREADS.to_string(), "1"];
     ends(&[&["record", "-o", file, "--"], &words[..]].concat(), 0);
     let words = ["predict", file, "--policy", "sleep", "--format", "json", "--cpus", CPUS];
-    let output = ends(&[&words[..], &["--rounds", "2"]].concat(), 0);
-    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let found = json(&[&words[..], &["--rounds", "2"]].concat(), 0);
     found["rows"].as_array().expect("rows").iter().map(row).collect()
 }
 

@@ -110,9 +110,8 @@ fn a_semaphore_that_hands_over_is_recorded_explained_and_fixed() {
         (0..3).map(one).min().expect("three runs")
     }
     let place = directory("record-handoff");
-    let (program, file) = (place.join("turns"), place.join("r.json"));
-    compile(TURNS, &program, &[]);
-    let (program, file) = (program.to_str().expect("UTF-8"), file.to_str().expect("UTF-8"));
+    let [program, file] = ["turns", "r.json"].map(|name| place.path(name));
+    compile(TURNS, Path::new(program), &[]);
     let words = [program, "64", "400"];
     let recorded = run(&[&["record", "-o", file, "--sem", "handoff", "--"], &words[..]].concat());
     assert_eq!((code(&recorded), stdout(&recorded).as_str()), (Some(0), "25600\n"));

@@ -87,8 +87,7 @@ fn a_user_namespace_is_recorded() {
 #[test]
 fn what_is_written_has_a_bound() {
     let place = directory("surroundings-bound");
-    let (program, file) = (program(&place), place.join("r.json"));
-    let name = file.to_str().expect("UTF-8");
+    let (program, file, name) = (program(&place), place.join("r.json"), place.path("r.json"));
     let sized = |size: &str, words: &[&str]| {
         let all = ["record", "--kernel", "off", "--buffer-size", size, "-o", name, "--"];
         convoy(&[&all[..], words].concat()).output().expect("it starts")
