@@ -94,7 +94,7 @@ pub struct Attached {
     /// Start and end of its code.
     code: Vec<(u64, u64)>,
     /// Address range of the recorder's code in the process.
-    recorder: Range<u64>,
+    pub(crate) recorder: Range<u64>,
     threads: BTreeMap<u32, Thread>,
     kept_open: usize,
     pub(crate) most: usize,

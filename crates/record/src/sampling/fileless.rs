@@ -1,7 +1,7 @@
 //! Samples the processes of a recorded program that have no file, as forked processes that acquire
 //! few locks: each may wait for the lock of a file, which no other process shows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use convoy_os::clock::thread_cpu_ns;
@@ -26,6 +26,8 @@ pub const FILE_LOCK_CALLS: [&str; 2] = ["flock(2)", "fcntl(2)"];
 pub(crate) struct Fileless {
     running: BTreeMap<u32, Attached>,
     ended: Vec<Attached>,
+    /// Processes without the object, as of programs that are linked statically.
+    others: BTreeSet<u32>,
     /// Processes of the last listing. A new process may not have created its file yet.
     listed: Vec<u32>,
     list_next: Option<Instant>,
@@ -52,9 +54,17 @@ impl Fileless {
         let mut listed = descendants(std::process::id());
         listed.retain(|pid| !has_file(*pid));
         for pid in listed.iter().filter(|pid| self.listed.contains(pid)) {
-            if self.running.len() + self.ended.len() < PROCESSES && !self.running.contains_key(pid)
-            {
-                self.running.extend(Attached::new(*pid).ok().map(|process| (*pid, process)));
+            let is_full = self.running.len() + self.ended.len() >= PROCESSES;
+            if is_full || self.running.contains_key(pid) || self.others.contains(pid) {
+                continue;
+            }
+            match Attached::new(*pid) {
+                Ok(process) if !process.recorder.is_empty() => {
+                    self.running.insert(*pid, process);
+                }
+                _ => {
+                    self.others.insert(*pid);
+                }
             }
         }
         self.listed = listed;
