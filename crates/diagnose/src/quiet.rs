@@ -62,6 +62,18 @@ pub struct ConditionWaits {
     pub wait_s: f64,
     /// Number of waits.
     pub count: u64,
+    /// What the threads did that ended the waits, if most of them did the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<EndedBy>,
+}
+
+/// The thread that ends a wait for a condition, while others wait for it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EndedBy {
+    /// Where it wakes them.
+    pub place: String,
+    /// The system call in which it sleeps. `None` if it runs.
+    pub call: Option<String>,
 }
 
 /// How threads spent their time, by samples.
@@ -124,7 +136,27 @@ fn condition(record: &Record, account: &LockAccount) -> ConditionWaits {
         place: queue.map(|(_, method)| method.to_owned()).or_else(|| place(account)),
         wait_s: account.waited_s,
         count: account.lock.count(),
+        ended_by: process.and_then(|process| ended_by(process, account)),
     }
+}
+
+/// Returns what the thread that ends the waits for a condition does, by samples of it.
+fn ended_by(process: &Process, account: &LockAccount) -> Option<EndedBy> {
+    /// Minimum number of samples, and minimum part of them.
+    const SAMPLES: u64 = 10;
+    const MOST: f64 = 0.8;
+    let causes = process.causes.iter().filter(|cause| cause.lock == account.lock.name);
+    let longest = causes.max_by(|a, b| a.wait_s.total_cmp(&b.wait_s))?;
+    let samples = total(longest.owners.iter().map(|seen| seen.count));
+    let first = longest.owners.iter().max_by_key(|seen| seen.count)?;
+    let is_clear = samples >= SAMPLES && first.count as f64 >= MOST * samples as f64;
+    let call = match first.doing {
+        Doing::Sleeps => Some(first.what.clone()),
+        Doing::Runs => None,
+        _ => return None,
+    };
+    let place = known(&longest.held_at).filter(|_| is_clear)?;
+    Some(EndedBy { place, call })
 }
 
 /// Returns the wait of Java's virtual machine at the first place of a lock.

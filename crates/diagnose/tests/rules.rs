@@ -422,6 +422,21 @@ fn a_queue_of_java_is_a_pool_if_the_same_number_of_threads_has_its_elements() {
 }
 
 #[test]
+fn waits_for_a_thread_that_initialises_something_name_what_it_does() {
+    fn ended_by(samples: u64) -> Option<(String, Option<String>)> {
+        let owners = vec![seen(Doing::Sleeps, "clock_nanosleep(2)", samples)];
+        let wait = Site { wait: times(4, 0.5), ..site("append", "wait", 4) };
+        let lock = Lock { kind: Primitive::Barrier, sites: vec![wait], ..mutex() };
+        let waits = Cause { kind: Primitive::Barrier, ..cause(0.0, owners) };
+        let condition = quiet(&record(process(lock, waits))).condition.expect("they wait");
+        condition.ended_by.map(|by| (by.place, by.call))
+    }
+    let sleeps = ("sync".to_owned(), Some("clock_nanosleep(2)".to_owned()));
+    assert_eq!(ended_by(40), Some(sleeps));
+    assert_eq!(ended_by(4), None, "too few samples");
+}
+
+#[test]
 fn waits_that_were_not_recorded_are_a_gap() {
     let waits = Site { wait: times(9, 1e-3), ..site("LWLockAcquire", "lock", 9) };
     let (name, kind) = ("condition of LWLockAcquire".to_owned(), Primitive::Semaphore);

@@ -1,6 +1,6 @@
 //! The first sentences about a program whose locks cost little, or whose waits are not known.
 
-use convoy_diagnose::{Activity, ConditionWaits, Gap, Quiet, Spread};
+use convoy_diagnose::{Activity, ConditionWaits, EndedBy, Gap, Quiet, Spread};
 
 use super::gap;
 use super::phrase::{at, count, list, percent, seconds};
@@ -62,8 +62,12 @@ fn spread(spread: &Spread) -> String {
 }
 
 fn condition(waits: &ConditionWaits) -> String {
+    let ended = waits.ended_by.as_ref().map_or_else(String::new, |EndedBy { place, call }| {
+        let doing = call.as_ref().map_or("ran".to_owned(), |call| format!("slept in {call}"));
+        format!("; the thread in {place} that woke them {doing}")
+    });
     format!(
-        "They waited longer for work or for each other, {} on `{}`{}, {}.",
+        "They waited longer for work or for each other, {} on `{}`{}, {}{ended}.",
         seconds(waits.wait_s),
         waits.lock,
         at(waits.place.as_ref()),
