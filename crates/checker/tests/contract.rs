@@ -3,7 +3,8 @@
 //! `crates/machine/tests/contract.rs` on the virtual machine.
 
 use convoy_checker::model::{
-    Budget, Instance, Memory, Model, Property, Scenario, Word, explore, explore_weak,
+    Budget, Instance, Memory, Model, Orders, Part, Plain, Property, Report, Scenario, Weaker, Word,
+    explore, explore_weak,
 };
 use convoy_checker::{Irq, READERS, WRITERS, select, visits};
 use convoy_sync::{
@@ -12,7 +13,8 @@ use convoy_sync::{
     RawLock, RawSemaphore, RwSemaphore, Sleep, SpinPolicy, SpinQueue, SpinRwSemaphore, TasLock,
     TaskId, TicketLock, Within, kernel, kernel::Mutex, kernel::RwLock, kernel::Semaphore,
 };
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 const BUDGET: Budget = Budget { executions: 2000, few_preemptions: 0, steps: 3000, seed: 1 };
@@ -200,32 +202,46 @@ fn spinners_take_turns() {
     assert_eq!(text, None);
 }
 
-/// Two tasks wait at a condition variable for a change by a third, one of them with a deadline if
-/// `late`: all return with the lock, and only after the change.
-fn notified(late: bool, all: bool) {
-    type Shared = (Quota<Model>, QuotaCondvar<Model>, Cell<u32>);
-    let scenario = Scenario::new("notified", [Property::NoLostWakeup], move || {
-        let shared: Shared = (Quota::with_count(1), QuotaCondvar::default(), Cell::new(0));
-        let task = move |(lock, condvar, done): &Shared, task: usize| {
-            lock.down();
-            if task == 0 {
-                done.set(2);
-                if all {
-                    condvar.notify_all();
-                    lock.up();
-                } else {
-                    lock.up();
-                    condvar.notify_one();
-                    condvar.notify_one();
-                }
-                return;
+/// Tasks that wait at a condition variable for a change by task 0.
+struct Notified {
+    lock: Quota<Model>,
+    condvar: QuotaCondvar<Model>,
+    done: Plain<u32>,
+    /// Task 1 has a deadline.
+    late: bool,
+    all: bool,
+}
+
+impl Notified {
+    fn task(&self, task: usize) {
+        let Self { lock, condvar, done, late, all } = self;
+        lock.down();
+        if task == 0 {
+            done.set(2);
+            if *all {
+                condvar.notify_all();
+                lock.up();
+            } else {
+                lock.up();
+                condvar.notify_one();
+                condvar.notify_one();
             }
-            let deadline = (late && task == 1).then_some(1);
-            while done.get() == 0 && condvar.wait(lock, deadline).is_ok() {}
-            done.set(done.get().saturating_sub(1));
-            lock.up();
-        };
-        Instance::sharing(shared, 3, task, |(lock, ..), end| {
+            return;
+        }
+        let deadline = (*late && task == 1).then_some(1);
+        while done.get() == 0 && condvar.wait(lock, deadline).is_ok() {}
+        done.set(done.get().saturating_sub(1));
+        lock.up();
+    }
+}
+
+/// Returns a scenario in which tasks wait for a change, one of them with a deadline if `late`: all
+/// return with the lock, and only after the change.
+fn notified(tasks: usize, late: bool, all: bool) -> Scenario {
+    Scenario::new("notified", [Property::NoLostWakeup], move || {
+        let (lock, condvar) = (Quota::with_count(1), QuotaCondvar::default());
+        let shared = Notified { lock, condvar, done: Plain::new(0), late, all };
+        Instance::of(shared, tasks, Notified::task, |Notified { lock, .. }, end| {
             let (free, waiters) = (lock.free_units(), RawSemaphore::waiters(lock));
             if !end.asleep.is_empty() || !end.spinning.is_empty() || (free, waiters) != (1, 0) {
                 let text = format!("{:?} sleep, {free} free, {waiters} wait", end.asleep);
@@ -233,19 +249,56 @@ fn notified(late: bool, all: bool) {
             }
             Ok(())
         })
-    });
-    let report = explore(&scenario, Budget { executions: 20_000, ..BUDGET });
-    let steps = report.violation.map(|found| found.narrative.join("\n"));
-    assert_eq!(steps, None, "late: {late}, all: {all}");
+    })
 }
+
+/// Budget of the searches with a condition variable.
+const LONG: Budget = Budget { executions: 20_000, ..BUDGET };
 
 #[test]
 fn a_condition_variable_forgets_nobody() {
-    for late in [false, true] {
-        for all in [false, true] {
-            notified(late, all);
+    for (late, all) in [(false, false), (false, true), (true, false), (true, true)] {
+        let scenario = notified(3, late, all);
+        let weak = explore_weak(&scenario, Memory::C11, LONG, true);
+        for report in [explore(&scenario, LONG), weak] {
+            let steps = report.violation.map(|violation| violation.narrative.join("\n"));
+            assert_eq!(steps, None, "late: {late}, all: {all}");
         }
     }
+}
+
+/// Under C11 the lock orders the condition, and the ticket locks order the records of the waiters:
+/// a weaker ordering in either is caught.
+#[test]
+fn a_condition_variable_needs_the_orderings_of_its_locks() {
+    let sites = Rc::new(Orders::Recorded(RefCell::default()));
+    let report = notified_with(&sites);
+    assert!(report.complete && report.violation.is_none(), "{report:?}");
+    let Orders::Recorded(sites) = &*sites else { panic!("{sites:?}") };
+    let mut needed = Vec::new();
+    for &site in sites.borrow().iter() {
+        let weaker = site.weaker().next().map(|weakest| Weaker::from([(site, weakest)]));
+        let report = weaker.map(|weaker| notified_with(&Rc::new(Orders::Weakened(weaker))));
+        if let Some(violation) = report.and_then(|report| report.violation) {
+            assert_eq!(violation.property, Property::Visibility, "{site}");
+            needed.push((site.file, site.part));
+        }
+    }
+    let (unlocks, locks) = ("crates/sync/src/quota/mod.rs", "crates/sync/src/quota/word.rs");
+    let ticket = "crates/sync/src/spin.rs";
+    let expected = [
+        (unlocks, Part::Modify),
+        (locks, Part::Success),
+        (ticket, Part::Load),
+        (ticket, Part::Store),
+    ];
+    assert_eq!(needed, expected);
+}
+
+/// Explores one waiter and a broadcast under C11.
+fn notified_with(orders: &Rc<Orders>) -> Report {
+    let scenario = notified(2, false, true).with_orders(Rc::clone(orders));
+    explore_weak(&scenario, Memory::C11, LONG, true)
 }
 
 /// A lock without a search of its own has the executions of the one that is named.

@@ -106,7 +106,7 @@ impl<P: Platform> Waiter<P> {
     /// Returns whether the task was woken and has not prepared to sleep again.
     #[inline]
     pub(crate) fn is_woken(&self) -> bool {
-        // Relaxed: read under the inner lock, under which `wake` wrote it.
+        // Relaxed: `wake` wrote it under the inner lock, which the caller holds or takes next.
         self.state.load(Relaxed) != ASLEEP
     }
 
@@ -258,7 +258,7 @@ impl<P: Platform> Queue<P> {
     /// # Safety
     ///
     /// As [`Self::push`].
-    unsafe fn append(&self, waiter: &Waiter<P>) {
+    pub(crate) unsafe fn append(&self, waiter: &Waiter<P>) {
         P::touch(self, Access::Write);
         let link = Some(NonNull::from(waiter));
         waiter.prev.set(self.tail.get());

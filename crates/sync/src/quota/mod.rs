@@ -308,7 +308,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         waiter.arrived.set(waiter.since.get());
         waiter.lets_pass.set(VISITS);
         // SAFETY: the inner lock is held, and the record stays by the contract.
-        unsafe { room.push(waiter) };
+        unsafe { room.append(waiter) };
         let sleeper = self.settle(room, Cause::Change);
         room.unlock(sleeper);
     }

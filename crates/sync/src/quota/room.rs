@@ -2,7 +2,7 @@
 
 use super::time::{ns_between, stamp};
 use crate::lock::{RawLock, TellPart, inner_parts};
-use crate::platform::{Atomic, Platform};
+use crate::platform::{Access, Atomic, Platform};
 use crate::queue::{Queue, Waiter};
 use crate::spin::TicketLock;
 use core::cell::Cell;
@@ -159,6 +159,19 @@ impl<P: Platform, L: RawLock<P>> Within<P, L> {
             // SAFETY: as above.
             unsafe { self.queue.push_as_visitor(waiter, VISIT_WINDOW) };
         }
+        self.lengthen(1, waiter.is_first());
+    }
+
+    /// Links `waiter`, which was in another queue, behind all others. The waiting task has reported
+    /// it as fresh memory there.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Queue::push`]; the inner lock is held.
+    pub(super) unsafe fn append(&self, waiter: &Waiter<P>) {
+        P::touch(waiter, Access::Write);
+        // SAFETY: the contract is this function's own.
+        unsafe { self.queue.append(waiter) };
         self.lengthen(1, waiter.is_first());
     }
 
