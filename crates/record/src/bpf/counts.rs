@@ -43,10 +43,13 @@ impl Counts {
         for (key, value) in all(&tables.threads) {
             counts.add_thread(half(&key, 0), &value, now_ns);
         }
-        for value in counts.words.values_mut() {
+        for (key, value) in &mut counts.words {
+            // No thread waits after the end of its process.
+            let ended_ns = counts.processes.get(&key[..4]).map_or(0, |sums| sums[process::END]);
+            let end_ns = if ended_ns == 0 { now_ns } else { ended_ns.min(now_ns) };
             let (waiters, since) = (value[word::WAITERS] as i64, value[word::SINCE]);
-            if waiters > 0 && (1..now_ns).contains(&since) {
-                let ns = now_ns - since;
+            if waiters > 0 && (1..end_ns).contains(&since) {
+                let ns = end_ns - since;
                 value[word::TOTAL] += ns;
                 if ns > value[word::LONGEST] {
                     (value[word::LONGEST], value[word::LONGEST_AT]) = (ns, since);
