@@ -88,7 +88,7 @@ fn is_by_others(finding: &Finding, record: &Record) -> bool {
     /// Minimum part of the CPUs that other programs used.
     const MOST: f64 = 0.25;
     matches!(finding.problem, Problem::OwnerPreempted { inversion: None, .. })
-        && finding.weight.is_some_and(|part| part < MUCH)
+        && [finding.share, finding.weight].iter().flatten().any(|part| *part < MUCH)
         && other_cpus(record) >= MOST * f64::from(record.program.cpus.max(1))
 }
 

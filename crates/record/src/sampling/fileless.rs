@@ -28,8 +28,6 @@ pub(crate) struct Fileless {
     ended: Vec<Attached>,
     /// Processes without the object, as of programs that are linked statically.
     others: BTreeSet<u32>,
-    /// Processes of the last listing. A new process may not have created its file yet.
-    listed: Vec<u32>,
     list_next: Option<Instant>,
 }
 
@@ -50,24 +48,22 @@ impl Fileless {
 
     fn list(&mut self, has_file: impl Fn(u32) -> bool) {
         let before = thread_cpu_ns();
+        // A new process may create its file later.
         self.running.retain(|pid, _| !has_file(*pid));
-        let mut listed = descendants(std::process::id());
-        listed.retain(|pid| !has_file(*pid));
-        for pid in listed.iter().filter(|pid| self.listed.contains(pid)) {
+        for pid in descendants(std::process::id()).into_iter().filter(|pid| !has_file(*pid)) {
             let is_full = self.running.len() + self.ended.len() >= PROCESSES;
-            if is_full || self.running.contains_key(pid) || self.others.contains(pid) {
+            if is_full || self.running.contains_key(&pid) || self.others.contains(&pid) {
                 continue;
             }
-            match Attached::new(*pid) {
+            match Attached::new(pid) {
                 Ok(process) if !process.recorder.is_empty() => {
-                    self.running.insert(*pid, process);
+                    self.running.insert(pid, process);
                 }
                 _ => {
-                    self.others.insert(*pid);
+                    self.others.insert(pid);
                 }
             }
         }
-        self.listed = listed;
         let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(before));
         self.list_next = Some(Instant::now() + took.mul_f64(1.0 / LIST_SHARE).max(LIST));
     }
