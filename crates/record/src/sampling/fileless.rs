@@ -25,7 +25,8 @@ pub const FILE_LOCK_CALLS: [&str; 2] = ["flock(2)", "fcntl(2)"];
 #[derive(Default)]
 pub(crate) struct Fileless {
     running: BTreeMap<u32, Attached>,
-    ended: Vec<Attached>,
+    /// Processes that have ended and waited for the lock of a file.
+    ended: Vec<Process>,
     /// Processes without the object, as of programs that are linked statically.
     others: BTreeSet<u32>,
     list_next: Option<Instant>,
@@ -42,7 +43,7 @@ impl Fileless {
             is_over.then_some(*pid)
         });
         for pid in ended.collect::<Vec<_>>() {
-            self.ended.extend(self.running.remove(&pid));
+            self.ended.extend(self.running.remove(&pid).and_then(waiting));
         }
     }
 
@@ -70,13 +71,9 @@ impl Fileless {
 
     /// Adds those that waited for the lock of a file to the processes of a record.
     pub(crate) fn fill(self, processes: &mut Vec<Process>) {
-        for observed in self.ended.into_iter().chain(self.running.into_values()) {
-            let Process { pid, threads, seconds, looks, activity, command, .. } =
-                observed.activity();
-            let waits = activity.iter().filter(|seen| FILE_LOCK_CALLS.contains(&&*seen.what));
-            if total(waits.map(|seen| seen.count)) < WAITS {
-                continue;
-            }
+        let running = self.running.into_values().filter_map(waiting);
+        for observed in self.ended.into_iter().chain(running) {
+            let Process { pid, threads, seconds, looks, activity, command, .. } = observed;
             let known = processes.iter().rposition(|process| process.pid == pid);
             let at = known.unwrap_or_else(|| {
                 processes.push(Process { pid, command, ..Process::default() });
@@ -88,4 +85,11 @@ impl Fileless {
             process.seconds = process.seconds.max(seconds);
         }
     }
+}
+
+/// Returns the activity of a process if it waited for the lock of a file.
+fn waiting(observed: Attached) -> Option<Process> {
+    let process = observed.activity();
+    let waits = process.activity.iter().filter(|seen| FILE_LOCK_CALLS.contains(&&*seen.what));
+    (total(waits.map(|seen| seen.count)) >= WAITS).then_some(process)
 }
