@@ -31,7 +31,8 @@ pub struct Quiet {
     pub activity: Option<Activity>,
     /// Number of samples of CPU time.
     pub cpu_samples: u64,
-    /// Mean number of CPUs that other programs used, if most of the waits are due to that.
+    /// Mean number of CPUs that other programs used, if owners of locks had no CPU during most of
+    /// the waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_cpus: Option<f64>,
 }

@@ -11,6 +11,9 @@ use crate::quiet::{Quiet, quiet, unrecorded};
 use crate::remark::{Remark, remarks};
 use crate::rules;
 
+/// Part of the waits that a cause has if they are said to be due to it.
+const MOSTLY: f64 = 0.5;
+
 /// The diagnosis of a recorded program.
 #[derive(Clone, Debug)]
 pub struct Diagnosis {
@@ -47,16 +50,16 @@ impl Diagnosis {
             let [deadlock_a, deadlock_b] = [a, b].map(|finding| finding.kind() == Kind::Deadlock);
             deadlock_b.cmp(&deadlock_a).then(b.cost_s.total_cmp(&a.cost_s))
         });
-        let mut relevant = findings.iter().enumerate().filter(|(_, one)| one.is_relevant());
-        let first = relevant.clone().find(|(_, one)| !is_by_others(one, record));
-        let by_others = relevant.next().filter(|_| first.is_none());
-        let verdict = match first {
+        let (by_others, findings): (Vec<_>, Vec<_>) =
+            findings.into_iter().partition(|finding| is_by_others(finding, record));
+        let relevant = by_others.iter().filter(|finding| finding.is_relevant());
+        let by_others_s: f64 = relevant.map(|finding| finding.cost_s).sum();
+        let is_mostly = by_others_s > 0.0 && by_others_s >= MOSTLY * account.wait_s;
+        let other_cpus = is_mostly.then(|| record.program.other_cpus());
+        let verdict = match findings.iter().position(Finding::is_relevant) {
             _ if !account.is_finite() => Verdict::Damaged,
-            Some((index, one)) if !may_hide(one, record, &account) => Verdict::Finding(index),
-            _ => Verdict::Quiet(Box::new(Quiet {
-                other_cpus: by_others.map(|_| other_cpus(record)),
-                ..quiet(record, &account)
-            })),
+            Some(index) if !may_hide(&findings[index], record, &account) => Verdict::Finding(index),
+            _ => Verdict::Quiet(Box::new(Quiet { other_cpus, ..quiet(record, &account) })),
         };
         let remarks = remarks(record, &account);
         Self { account, findings, remarks, verdict }
@@ -77,19 +80,14 @@ impl Diagnosis {
     }
 }
 
-/// Returns the mean number of CPUs that other programs and the hypervisor used.
-fn other_cpus(record: &Record) -> f64 {
-    let disturbance = &record.program.disturbance;
-    (disturbance.others_s + disturbance.stolen_s) / disturbance.seconds.max(f64::MIN_POSITIVE)
-}
-
-/// Returns whether a finding costs little, because owners lost their CPU to other programs.
+/// Returns whether a finding costs little, and owners had no CPU while other programs used many: it
+/// need not be a problem of the program.
 fn is_by_others(finding: &Finding, record: &Record) -> bool {
     /// Minimum part of the CPUs that other programs used.
     const MOST: f64 = 0.25;
     matches!(finding.problem, Problem::OwnerPreempted { inversion: None, .. })
         && [finding.share, finding.weight].iter().flatten().any(|part| *part < MUCH)
-        && other_cpus(record) >= MOST * f64::from(record.program.cpus.max(1))
+        && record.program.other_cpus() >= MOST * f64::from(record.program.cpus.max(1))
 }
 
 /// Returns whether a finding costs so little that waits which were not recorded may cost more, or

@@ -95,7 +95,9 @@ fn small_waits_for_owners_that_lost_their_cpu_to_other_programs_are_no_finding()
         let mut record = record(Process { seconds, ..process(mutex(), waits) });
         record.program.disturbance.others_s = others_s;
         record.program.disturbance.seconds = seconds;
-        Diagnosis::new(&record).verdict
+        let diagnosis = Diagnosis::new(&record);
+        assert_eq!(diagnosis.others().count(), 0, "a finding is said once");
+        diagnosis.verdict
     }
     let Verdict::Quiet(quiet) = verdict(10.0, 12.0) else { panic!("{:?}", verdict(10.0, 12.0)) };
     assert_eq!(quiet.other_cpus, Some(1.2));

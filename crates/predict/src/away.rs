@@ -7,7 +7,7 @@
 use convoy_record::{Lock, Process, Program, Times};
 use convoy_runs::replay::{Span, Spread};
 
-use crate::others::{others_cpus, others_per_s};
+use crate::others::others_cpus;
 
 /// Share of the CPU time used by all programs below which a thread that was switched away slept.
 const BUSY: f64 = 0.9;
@@ -70,7 +70,7 @@ impl Away {
         let longer = if process.cpu_s > 0.0 { over(sums.work_s).clamp(0.0, LONGER) } else { 1.0 };
         let work = longer.min(1.0);
         let cpus = f64::from(program.cpus.max(1));
-        let others_s = others_per_s(program) * process.seconds;
+        let others_s = program.other_cpus() * process.seconds;
         let spare = process.cpu_s + others_s < BUSY * process.seconds * cpus;
         if others_cpus(program).is_none() {
             return Self { spare, late_ns: 0.0, work, longer };

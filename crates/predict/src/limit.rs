@@ -102,6 +102,15 @@ impl Limit {
         if let Some(limit) = first.and_then(|first| found(first, demands, process, seconds)) {
             return limit;
         }
+        let quiet = match &diagnosis.verdict {
+            Verdict::Quiet(quiet) => Some(quiet),
+            _ => None,
+        };
+        if let Some(gap @ (Gap::JavaWaits { .. } | Gap::Tasks { .. } | Gap::Atomics { .. })) =
+            quiet.and_then(|quiet| quiet.gap.as_ref())
+        {
+            return Self::Unknown { gap: Box::new(gap.clone()) };
+        }
         let Process { futexes, runtime_locks, kernel_locks, .. } = process;
         let more = futexes.iter().chain(runtime_locks).chain(kernel_locks);
         let locks: Vec<&Lock> =
@@ -114,16 +123,12 @@ impl Limit {
             return pool;
         }
         let longest = locks.iter().max_by(|a, b| a.wait_s().total_cmp(&b.wait_s()));
-        if let Some(lock) = longest.filter(|_| wait_s > WEIGHT * time_s) {
+        // Waits that are due to other programs are no limit of this one.
+        let is_by_others = quiet.is_some_and(|quiet| quiet.other_cpus.is_some());
+        if let Some(lock) = longest.filter(|_| wait_s > WEIGHT * time_s && !is_by_others) {
             let waited = waited_share(process, lock);
             let waited = waited.unwrap_or_else(|| (lock.wait_s() / time_s).min(1.0));
             return of_lock(lock, waited, seconds);
-        }
-        if let Verdict::Quiet(quiet) = &diagnosis.verdict
-            && let Some(gap @ (Gap::JavaWaits { .. } | Gap::Tasks { .. } | Gap::Atomics { .. })) =
-                &quiet.gap
-        {
-            return Self::Unknown { gap: Box::new(gap.clone()) };
         }
         let first = demands.stations.iter().filter_map(|demand| {
             let cpus = demands.work.middle * demand.servers[0] / demand.service.middle;

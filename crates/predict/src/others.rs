@@ -9,16 +9,8 @@ const MUCH: f64 = 0.1;
 /// Returns the mean number of CPUs that other programs used while the program was recorded; `None`
 /// if it is too small to matter.
 pub(crate) fn others_cpus(program: &Program) -> Option<f64> {
-    let cpus = others_per_s(program);
+    let cpus = program.other_cpus();
     (cpus > MUCH * f64::from(program.cpus)).then_some(cpus)
-}
-
-/// Returns the mean number of CPUs that other programs used.
-pub(crate) fn others_per_s(program: &Program) -> f64 {
-    let seen = &program.disturbance;
-    // Records of older versions do not contain how long other programs were watched.
-    let seconds = if seen.seconds > 0.0 { seen.seconds } else { program.wall_s };
-    seen.others_s / seconds.max(1e-9)
 }
 
 #[cfg(test)]
@@ -29,8 +21,8 @@ mod tests {
     fn others_are_counted_for_as_long_as_they_were_watched() {
         let mut program = Program { wall_s: 1.0, ..Program::default() };
         program.disturbance.others_s = 3.0;
-        assert!((others_per_s(&program) - 3.0).abs() < 1e-9);
+        assert!((program.other_cpus() - 3.0).abs() < 1e-9);
         program.disturbance.seconds = 2.0;
-        assert!((others_per_s(&program) - 1.5).abs() < 1e-9);
+        assert!((program.other_cpus() - 1.5).abs() < 1e-9);
     }
 }

@@ -111,6 +111,14 @@ pub struct Program {
 pub const HANDOFF: &str = "handoff";
 
 impl Program {
+    /// Returns the mean number of CPUs that other programs used.
+    pub fn other_cpus(&self) -> f64 {
+        // Records of older versions do not contain how long other programs were watched.
+        let seconds = self.disturbance.seconds;
+        let seconds = if seconds > 0.0 { seconds } else { self.wall_s };
+        self.disturbance.others_s / seconds.max(1e-9)
+    }
+
     /// Returns the replacement policy for libc's locks of this kind without its bound, or an empty
     /// string.
     pub fn policy(&self, kind: Kind) -> &str {

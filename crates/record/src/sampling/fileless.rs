@@ -80,7 +80,9 @@ impl Fileless {
                 processes.len() - 1
             });
             let process = &mut processes[at];
-            (process.looks, process.activity) = (looks, activity);
+            if process.looks == 0 {
+                (process.looks, process.activity) = (looks, activity);
+            }
             process.threads = process.threads.max(threads);
             process.seconds = process.seconds.max(seconds);
         }

@@ -38,8 +38,8 @@ fn waits(quiet: &Quiet) -> String {
         (_, condition, Some(cpus)) => {
             let condition = condition.map_or_else(String::new, |text| format!(" {text}"));
             format!(
-                "{waited}, mostly because their owners lost the CPU to other programs, which used \
-                 {cpus:.1} CPUs.{condition}"
+                "{waited}, mostly while the owners had no CPU; other programs used {cpus:.1} \
+                 CPUs.{condition}"
             )
         }
         (Some(spread), Some(condition), None) => format!("{} {condition}", self::spread(spread)),
