@@ -31,10 +31,37 @@ pub struct Quiet {
     pub activity: Option<Activity>,
     /// Number of samples of CPU time.
     pub cpu_samples: u64,
-    /// Mean number of CPUs that other programs used, if owners of locks had no CPU during most of
-    /// the waits.
+    /// The CPUs in use, if most waits cost little for that reason.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub other_cpus: Option<f64>,
+    pub in_use: Option<CpusInUse>,
+}
+
+/// Mean numbers of CPUs that were in use during the run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CpusInUse {
+    /// By the program.
+    pub program: f64,
+    /// By other programs.
+    pub others: f64,
+    /// Number of CPUs.
+    pub cpus: f64,
+}
+
+impl CpusInUse {
+    pub(crate) fn of(record: &Record) -> Self {
+        let program = &record.program;
+        let cpu_s: f64 = record.processes.iter().map(|process| process.cpu_s).sum();
+        Self {
+            program: cpu_s / program.wall_s.max(1e-9),
+            others: program.other_cpus(),
+            cpus: f64::from(program.cpus.max(1)),
+        }
+    }
+
+    /// Returns the part of the time of the CPUs that was idle.
+    pub(crate) fn idle(self) -> f64 {
+        1.0 - (self.program + self.others) / self.cpus
+    }
 }
 
 /// Waits that are relevant in total, although no lock has a large part of them.
@@ -117,7 +144,7 @@ pub(crate) fn quiet(record: &Record, account: &Account) -> Quiet {
             .map(|longest| condition(record, longest)),
         activity,
         cpu_samples,
-        other_cpus: None,
+        in_use: None,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::account::Account;
 use crate::finding::{Finding, Kind, MUCH};
 use crate::gap::Gap;
 use crate::problem::Problem;
-use crate::quiet::{Quiet, quiet, unrecorded};
+use crate::quiet::{CpusInUse, Quiet, quiet, unrecorded};
 use crate::remark::{Remark, remarks};
 use crate::rules;
 
@@ -50,16 +50,17 @@ impl Diagnosis {
             let [deadlock_a, deadlock_b] = [a, b].map(|finding| finding.kind() == Kind::Deadlock);
             deadlock_b.cmp(&deadlock_a).then(b.cost_s.total_cmp(&a.cost_s))
         });
-        let (by_others, findings): (Vec<_>, Vec<_>) =
-            findings.into_iter().partition(|finding| is_by_others(finding, record));
-        let relevant = by_others.iter().filter(|finding| finding.is_relevant());
-        let by_others_s: f64 = relevant.map(|finding| finding.cost_s).sum();
-        let is_mostly = by_others_s > 0.0 && by_others_s >= MOSTLY * account.wait_s;
-        let other_cpus = is_mostly.then(|| record.program.other_cpus());
+        let in_use = CpusInUse::of(record);
+        let (harmless, findings): (Vec<_>, Vec<_>) =
+            findings.into_iter().partition(|finding| is_harmless(finding, in_use));
+        let relevant = harmless.iter().filter(|finding| finding.is_relevant());
+        let harmless_s: f64 = relevant.map(|finding| finding.cost_s).sum();
+        let is_mostly = harmless_s > 0.0 && harmless_s >= MOSTLY * account.wait_s;
+        let in_use = is_mostly.then_some(in_use);
         let verdict = match findings.iter().position(Finding::is_relevant) {
             _ if !account.is_finite() => Verdict::Damaged,
             Some(index) if !may_hide(&findings[index], record, &account) => Verdict::Finding(index),
-            _ => Verdict::Quiet(Box::new(Quiet { other_cpus, ..quiet(record, &account) })),
+            _ => Verdict::Quiet(Box::new(Quiet { in_use, ..quiet(record, &account) })),
         };
         let remarks = remarks(record, &account);
         Self { account, findings, remarks, verdict }
@@ -80,14 +81,27 @@ impl Diagnosis {
     }
 }
 
-/// Returns whether a finding costs little, and owners had no CPU while other programs used many: it
-/// need not be a problem of the program.
-fn is_by_others(finding: &Finding, record: &Record) -> bool {
+/// Returns whether a finding costs little since the CPUs were in use during the waits. Waits for
+/// owners that lost their CPU to other programs need not be a problem of this one; and threads that
+/// wait for an owner that runs while no CPU is idle would wait for a CPU otherwise.
+fn is_harmless(finding: &Finding, in_use: CpusInUse) -> bool {
     /// Minimum part of the CPUs that other programs used.
-    const MOST: f64 = 0.25;
-    matches!(finding.problem, Problem::OwnerPreempted { inversion: None, .. })
-        && [finding.share, finding.weight].iter().flatten().any(|part| *part < MUCH)
-        && record.program.other_cpus() >= MOST * f64::from(record.program.cpus.max(1))
+    const OTHERS: f64 = 0.25;
+    /// Maximum part of the time of the CPUs that was idle.
+    const IDLE: f64 = 0.1;
+    /// Weight above which the changes of threads on the CPUs may cost more.
+    const MOST: f64 = 2.0 * MUCH;
+    let parts = [finding.share, finding.weight];
+    let part = parts.into_iter().flatten().fold(f64::INFINITY, f64::min);
+    let is_full = in_use.idle() < IDLE;
+    match finding.problem {
+        Problem::OwnerPreempted { inversion: None, .. } => {
+            is_full && part < MOST || part < MUCH && in_use.others >= OTHERS * in_use.cpus
+        }
+        Problem::ShortSections { .. } => is_full && part < MOST,
+        Problem::LongSection { .. } => is_full && part < MUCH,
+        _ => false,
+    }
 }
 
 /// Returns whether a finding costs so little that waits which were not recorded may cost more, or

@@ -123,9 +123,9 @@ impl Limit {
             return pool;
         }
         let longest = locks.iter().max_by(|a, b| a.wait_s().total_cmp(&b.wait_s()));
-        // Waits that are due to other programs are no limit of this one.
-        let is_by_others = quiet.is_some_and(|quiet| quiet.other_cpus.is_some());
-        if let Some(lock) = longest.filter(|_| wait_s > WEIGHT * time_s && !is_by_others) {
+        // Waits while the CPUs are in use are no limit.
+        let is_harmless = quiet.is_some_and(|quiet| quiet.in_use.is_some());
+        if let Some(lock) = longest.filter(|_| wait_s > WEIGHT * time_s && !is_harmless) {
             let waited = waited_share(process, lock);
             let waited = waited.unwrap_or_else(|| (lock.wait_s() / time_s).min(1.0));
             return of_lock(lock, waited, seconds);

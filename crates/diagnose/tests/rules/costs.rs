@@ -1,6 +1,6 @@
 //! Costs without waits, waits that are no problem, and waits that a record does not contain.
 
-use convoy_diagnose::{Counter, Diagnosis, Gap, Kind, Mover, Problem, Verdict};
+use convoy_diagnose::{Counter, CpusInUse, Diagnosis, Gap, Kind, Mover, Problem, Verdict};
 use convoy_record::{
     Cause, Counted, Doing, Hot, Kind as Primitive, Lock, Origin, Process, Record, Scheduler, Seen,
     Site, Times,
@@ -21,9 +21,28 @@ fn small_waits_for_owners_that_lost_their_cpu_to_other_programs_are_no_finding()
         diagnosis.verdict
     }
     let Verdict::Quiet(quiet) = verdict(10.0, 12.0) else { panic!("{:?}", verdict(10.0, 12.0)) };
-    assert_eq!(quiet.other_cpus, Some(1.2));
+    assert_eq!(quiet.in_use.map(|cpus| cpus.others), Some(1.2));
     assert!(matches!(verdict(10.0, 1.0), Verdict::Finding(_)), "other programs ran seldom");
     assert!(matches!(verdict(1.0, 1.2), Verdict::Finding(_)), "threads wait half of the time");
+}
+
+#[test]
+fn small_waits_for_short_sections_are_no_finding_while_the_cpus_are_in_use() {
+    fn verdict(cpu_s: f64, wait_s: f64) -> Verdict {
+        let entries = Site {
+            contended: 2000,
+            wait: times(2000, wait_s / 2000.0),
+            hold_on: times(100_000, 3e-6),
+            ..site("look_up", "lock", 100_000)
+        };
+        let lock = Lock { sites: vec![entries], ..mutex() };
+        let waits = Cause { wait_s, ran_s: wait_s, measured_s: wait_s, ..cause(1.0, Vec::new()) };
+        Diagnosis::new(&record(Process { cpu_s, ..process(lock, waits) })).verdict
+    }
+    let Verdict::Quiet(quiet) = verdict(1.9, 0.5) else { panic!("{:?}", verdict(1.9, 0.5)) };
+    assert_eq!(quiet.in_use, Some(CpusInUse { program: 1.9, others: 0.0, cpus: 2.0 }));
+    assert!(matches!(verdict(1.5, 0.5), Verdict::Finding(_)), "a quarter of the CPUs is idle");
+    assert!(matches!(verdict(1.9, 1.6), Verdict::Finding(_)), "threads wait much of the time");
 }
 
 #[test]

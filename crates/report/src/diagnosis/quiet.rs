@@ -1,6 +1,6 @@
 //! The first sentences about a program whose locks cost little, or whose waits are not known.
 
-use convoy_diagnose::{Activity, ConditionWaits, EndedBy, Gap, Quiet, Spread};
+use convoy_diagnose::{Activity, ConditionWaits, CpusInUse, EndedBy, Gap, Quiet, Spread};
 
 use super::gap;
 use super::phrase::{at, count, list, percent, seconds};
@@ -22,6 +22,9 @@ pub(super) fn text(quiet: &Quiet) -> String {
     }
 }
 
+/// Mean number of CPUs that is not mentioned.
+const LITTLE_CPU: f64 = 0.05;
+
 /// Returns how long threads waited.
 fn waits(quiet: &Quiet) -> String {
     if !quiet.has_locks {
@@ -34,12 +37,17 @@ fn waits(quiet: &Quiet) -> String {
     }
     let condition = quiet.condition.as_ref().map(condition);
     let waited = format!("Locks cost little: threads waited {} for them", seconds(quiet.wait_s));
-    match (&quiet.spread, condition, quiet.other_cpus) {
-        (_, condition, Some(cpus)) => {
+    match (&quiet.spread, condition, quiet.in_use) {
+        (_, condition, Some(CpusInUse { program, others, cpus })) => {
             let condition = condition.map_or_else(String::new, |text| format!(" {text}"));
+            let by_others = if others < LITTLE_CPU {
+                String::new()
+            } else {
+                format!(", other programs {others:.1}")
+            };
             format!(
-                "{waited}, mostly while the owners had no CPU; other programs used {cpus:.1} \
-                 CPUs.{condition}"
+                "{waited}, mostly while the CPUs were in use: the program used {program:.1} of \
+                 {cpus:.0}{by_others}.{condition}"
             )
         }
         (Some(spread), Some(condition), None) => format!("{} {condition}", self::spread(spread)),
