@@ -11,7 +11,7 @@ def replace(file, script, arguments, lines):
     """Puts `lines` between the marks of `script` in `file`."""
     git = ["git", "-C", HERE, "rev-parse", "--short=8", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-    command = " ".join([f"{script} CONVOY", *arguments])
+    command = " ".join([script, *arguments])
     text = "\n".join([f"\n`{command}`\n", f"Build of {commit}; load average "
                       f"{os.getloadavg()[2]:.0f}.\n", *lines, "\n"])
     begin = f"<!-- generated: {script} -->\n"

@@ -153,7 +153,7 @@ def write(file, rows, text, arguments):
     lines = ["| " + " | ".join(cells) + " |" for cells in [head, *(row.cells() for row in rows)]]
     lines.insert(1, "|---" * len(head) + "|")
     lines = [*lines, "", *textwrap.wrap(f"{text}.", 100)]
-    generated.replace(file, "tests/predictions/measure.py", arguments, lines)
+    generated.replace(file, "tests/predictions/measure.py", ["CONVOY", *arguments], lines)
 
 
 def main():

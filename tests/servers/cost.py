@@ -414,7 +414,7 @@ def main():
         return 2
     print("over the budget:", ", ".join(sorted(over)) or "none")
     if arguments.write:
-        generated.replace(arguments.write, "tests/servers/cost.py", sys.argv[2:], lines)
+        generated.replace(arguments.write, "tests/servers/cost.py", ["CONVOY", *sys.argv[2:]], lines)
     return 1 if over else 0
 
 

@@ -10,12 +10,14 @@
 //! | bits | meaning |
 //! |---|---|
 //! | 0 to 15 | tasks that have arrived and wait |
-//! | 16 to 31 | the round, modulo 65 536 |
+//! | 16 | some of them sleep, or are about to |
+//! | 17 to 31 | the round, modulo 32 768 |
 //!
 //! ## Transitions
 //!
-//! - *come*: one more task waits; the last one sets the number to 0, begins the next round and
-//!   wakes all.
+//! - *come*: one more task waits; the last one sets the number to 0, clears bit 16, begins the next
+//!   round, and wakes all if bit 16 was set.
+//! - *sleep*: sets bit 16 first.
 //!
 //! ## Invariants
 //!
@@ -29,13 +31,14 @@
 //!
 //! ## Progress and fairness
 //!
-//! All threads of one round pass. A task that is not switched in for 65 536 rounds, which needs
+//! All threads of one round pass. A task that is not switched in for 32 768 rounds, which needs
 //! more tasks than places, takes a later round for its own.
 //!
 //! ## Cost
 //!
-//! 8 bytes. One atomic instruction for each task, and a sleep for those that wait for more than
-//! [`SPIN_NS`] ns.
+//! 8 bytes. One atomic instruction for each task, and another and a sleep for those that wait for
+//! more than [`SPIN_NS`] ns. Before that a task yields its CPU between its looks at the word, for
+//! those that have not arrived.
 //!
 //! ## Lineage
 //!
@@ -45,10 +48,13 @@
 use crate::native::Native;
 use crate::platform::{Atomic, Platform, Sleep};
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 const PLACES: u32 = 0xFFFF;
-/// A little more than tasks need that run concurrently and arrive now.
+const SLEEPS: u32 = PLACES + 1;
+const ROUND: u32 = SLEEPS << 1;
+/// A little more than tasks need that run concurrently and arrive now, and less than a sleep and a
+/// wakeup on both sides.
 const SPIN_NS: u64 = 4_000;
 
 /// A point that a number of tasks pass together. See the module documentation.
@@ -81,7 +87,7 @@ impl<P: Platform<AtomicU32 = AtomicU32>> RawBarrier<P> {
 }
 
 const fn round(word: u32) -> u32 {
-    word & !PLACES
+    word & !(PLACES | SLEEPS)
 }
 
 impl<P: Platform> RawBarrier<P> {
@@ -96,20 +102,27 @@ impl<P: Platform> RawBarrier<P> {
         // AcqRel: see the module documentation.
         let before = self.word.modify(AcqRel, |word| {
             let last = (word & PLACES) + 1 == self.places;
-            if last { round(word).wrapping_add(PLACES + 1) } else { word + 1 }
+            if last { round(word).wrapping_add(ROUND) } else { word + 1 }
         });
         if (before & PLACES) + 1 == self.places {
-            P::wake(&raw const self.word, usize::MAX);
+            if before & SLEEPS != 0 {
+                P::wake(&raw const self.word, usize::MAX);
+            }
             return true;
         }
-        P::spin_for(&self.word, P::now() + SPIN_NS, |word| round(word) != round(before));
+        P::give_way(&self.word, P::now() + SPIN_NS, |word| round(word) != round(before));
         loop {
             // Acquire pairs with the last one's change.
             let word = self.word.load(Acquire);
             if round(word) != round(before) {
                 return false;
             }
-            P::wait(&self.word, word, Sleep::Uninterruptible, None);
+            // Relaxed, both: the bit orders nothing.
+            let marked = word & SLEEPS != 0
+                || self.word.compare_exchange(word, word | SLEEPS, Relaxed, Relaxed).is_ok();
+            if marked {
+                P::wait(&self.word, word | SLEEPS, Sleep::Uninterruptible, None);
+            }
         }
     }
 }
@@ -120,9 +133,9 @@ mod tests {
 
     #[test]
     fn rounds_wrap() {
-        let barrier = Barrier { word: AtomicU32::new(!PLACES), places: 1 };
+        let barrier = Barrier { word: AtomicU32::new(round(u32::MAX)), places: 1 };
         assert!(barrier.wait() && barrier.wait());
-        assert_eq!(barrier.word.into_inner(), PLACES + 1);
+        assert_eq!(barrier.word.into_inner(), ROUND);
     }
 
     #[test]
@@ -134,8 +147,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..ROUNDS {
                         // Relaxed: joined below.
-                        let leads = u32::from(barrier.wait());
-                        led.fetch_add(leads, core::sync::atomic::Ordering::Relaxed);
+                        led.fetch_add(u32::from(barrier.wait()), Relaxed);
                     }
                 });
             }
