@@ -31,6 +31,8 @@ pub struct Waiter<P: Platform> {
     pub(crate) task: TaskId,
     /// The releaser handed the lock to this waiter. Guarded by the inner lock.
     pub(crate) granted: Cell<bool>,
+    /// The notifier of a condition variable moved it to the queue of a lock.
+    pub(crate) moved: Cell<bool>,
     /// The waiter wants to share the lock with other readers.
     pub(crate) reader: bool,
     /// Others wait behind it, if the lock uses this. Guarded by the inner lock.
@@ -54,6 +56,7 @@ impl<P: Platform> Waiter<P> {
             state: P::AtomicU32::new(RUNNING),
             task: P::current(),
             granted: Cell::new(false),
+            moved: Cell::new(false),
             reader,
             urgent: Cell::new(false),
             lets_pass: Cell::new(0),

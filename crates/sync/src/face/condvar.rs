@@ -8,9 +8,9 @@ use crate::quota::NativeQuotaCondvar;
 use core::fmt;
 use core::time::Duration;
 
-/// Waiting, with a [`Mutex`](crate::Mutex) held, for what another owner of it will do. A notified
-/// thread is moved to the queue of the mutex and woken when it may acquire it. It is implemented by
-/// [`QuotaCondvar`](crate::QuotaCondvar), with the interface of `parking_lot`.
+/// Waiting, with a [`Mutex`](crate::Mutex) held, for what another owner of it will do. A thread
+/// that is notified while the mutex is held is moved to its queue and woken when it may acquire it.
+/// It is implemented by [`QuotaCondvar`](crate::QuotaCondvar), with the interface of `parking_lot`.
 ///
 /// ```
 /// use convoy_sync::{Condvar, Mutex};

@@ -1,9 +1,11 @@
-//! [`QuotaCondvar`]: a condition variable for [`Quota`]: a notified task is moved to the queue of
-//! the lock.
+//! [`QuotaCondvar`]: a condition variable for [`Quota`]: a notified task is woken, or moved to the
+//! queue of the lock while that is held.
 //!
 //! Use it to wait, with a lock held, for a change that another owner of the lock will make. All
 //! concurrent waiters use the same lock. Do not use it without acquiring the lock: notify with the
-//! lock held or after releasing it, but change the condition with the lock held.
+//! lock held or after releasing it, but change the condition with the lock held. To notify dozens of
+//! tasks at once thousands of times a second, use [`Barrier`](crate::RawBarrier) or another event
+//! whose tasks sleep on one word: here each task costs a system call of its notifier.
 //!
 //! ## States
 //!
@@ -11,13 +13,15 @@
 //! |---|---|---|
 //! | linked here | no | waits to be notified |
 //! | on its way, then linked at the lock | yes | notified; waits for the lock |
+//! | nowhere, to be woken | yes | notified while the lock was free; acquires it as a newcomer |
 //! | nowhere | either | waits no more |
 //!
 //! ## Transitions
 //!
 //! ```text
 //! wait      link here, release the lock, sleep
-//! notify    unlink the first (or all), link it at the lock without waking it
+//! notify    unlink the first (or all in turn); wake it if the lock is free, otherwise link it at
+//!           the lock without waking it
 //! deadline  linked here: unlink, acquire the lock as a newcomer    otherwise: continue to wait
 //! ```
 //!
@@ -25,8 +29,8 @@
 //!
 //! - I1 A record is linked here from its `push` until `notify` or its own task removes it, and
 //!   `granted` shows which of the two; both happen under the inner lock.
-//! - I2 A task with a granted record leaves only once it was summoned from the queue of the lock,
-//!   which is after `requeue` has linked it there.
+//! - I2 A task with a granted record leaves only once it was woken by `notify`, or summoned from the
+//!   queue of the lock, which is after `requeue` has linked it there; `moved` says which.
 //! - I3 `lock` is the lock of every task that is linked here.
 //!
 //! ## Memory ordering
@@ -37,18 +41,20 @@
 //! ## Progress and fairness
 //!
 //! Tasks are notified in order of arrival. A task that starts to wait later never takes a
-//! notification from an earlier waiter. Tasks are not woken only to wait for the lock: a broadcast
-//! to N tasks adds N waiters to the queue of the lock, served like any others.
+//! notification from an earlier waiter. Tasks are not woken only to wait for the lock: while it is
+//! held, a broadcast to N tasks adds N waiters to its queue, served like any others. A task that was
+//! woken competes as a newcomer, with the bound of the lock from its arrival there.
 //!
 //! ## Cost
 //!
 //! 32 bytes with the native inner lock. A notification costs one load if no task waits, otherwise
-//! two critical sections of inner locks and no system call while the lock is held.
+//! a critical section of the inner lock and a wakeup, or while the lock is held two critical sections
+//! of inner locks and no system call.
 //!
 //! ## Lineage
 //!
 //! Moving waiters to the lock instead of waking them: the `FUTEX_CMP_REQUEUE` of Linux 2.6.7, and
-//! wait morphing in earlier thread libraries.
+//! wait morphing in earlier thread libraries; only while the lock is held: `parking_lot`.
 
 #[cfg(feature = "std")]
 use super::Beside;
@@ -64,7 +70,7 @@ use core::cell::Cell;
 use core::ptr::NonNull;
 #[cfg(feature = "std")]
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// The condition variable. See the module documentation.
 #[repr(C)]
@@ -138,17 +144,23 @@ impl<P: Platform, R: Room<P>> QuotaCondvar<P, R> {
         self.inner.unlock();
         assert!(same, "all who wait at one condition variable use the same lock");
         lock.up();
+        let mut until = deadline;
         while !waiter.is_woken() {
-            let ended = waiter.sleep(Sleep::Uninterruptible, deadline);
-            if ended == Wake::TimedOut && self.leave(&waiter) {
-                lock.down();
-                return Err(WaitError::TimedOut);
-            }
-            if ended == Wake::TimedOut {
-                break;
+            if waiter.sleep(Sleep::Uninterruptible, until) == Wake::TimedOut {
+                if self.leave(&waiter) {
+                    lock.down();
+                    return Err(WaitError::TimedOut);
+                }
+                // Notified, and its notifier still uses the record (I2).
+                until = None;
             }
         }
-        // Notified, so linked at the lock, or about to be (I2).
+        // Acquire pairs with the release in `rouse`: whether it was moved is visible.
+        P::fence(Acquire);
+        if !waiter.moved.get() {
+            lock.down();
+            return Ok(());
+        }
         lock.wait_in_queue(&waiter, Sleep::Uninterruptible, None)
     }
 
@@ -175,25 +187,28 @@ impl<P: Platform, R: Room<P>> QuotaCondvar<P, R> {
         }
         self.inner.lock();
         // SAFETY: the inner lock is held.
-        let first = unsafe { self.queue.front() }.map(|waiter| {
-            waiter.granted.set(true);
-            // SAFETY: as above, and it was found in the queue.
-            unsafe { self.queue.remove(waiter) };
-            // Relaxed: as in `leave`.
-            self.waiting.fetch_sub(1, Relaxed);
-            NonNull::from(waiter)
-        });
-        let lock = self.lock.get();
-        self.inner.unlock();
-        let Some((waiter, lock)) = first.zip(lock) else {
+        let Some((waiter, lock)) = unsafe { self.queue.front() }.zip(self.lock.get()) else {
+            self.inner.unlock();
             return false;
         };
-        // SAFETY: the task was granted, so its record stays until it was summoned (I2).
-        let waiter = unsafe { waiter.as_ref() };
-        // SAFETY: the task waits with that lock (I3), and borrows it as long.
+        // SAFETY: the inner lock is held, and it was found in the queue.
+        unsafe { self.queue.remove(waiter) };
+        // Relaxed: as in `leave`.
+        self.waiting.fetch_sub(1, Relaxed);
+        // SAFETY: the task waits with that lock (I3), and borrows it until it is woken (I2).
         let lock = unsafe { lock.as_ref() };
-        // SAFETY: the record was unlinked above, and stays as said.
-        unsafe { lock.requeue(waiter) };
+        let moves = !lock.is_free();
+        waiter.granted.set(true);
+        waiter.moved.set(moves);
+        // The task may free this condition variable once it is woken.
+        self.inner.unlock();
+        if moves {
+            // SAFETY: the record was unlinked above, and stays until its task was summoned (I2).
+            unsafe { lock.requeue(waiter) };
+        } else {
+            // SAFETY: the record stays until then (I2), and no other task wakes it.
+            _ = unsafe { Waiter::wake(waiter.into()) };
+        }
         true
     }
 

@@ -223,6 +223,13 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         self.take(self.word.load(Relaxed), 0)
     }
 
+    /// Returns whether a task could take a unit now, without passing a waiter; a hint.
+    fn is_free(&self) -> bool {
+        // Relaxed: a hint.
+        let word = self.word.load(Relaxed);
+        word >= UNIT && word & FLAGS == 0
+    }
+
     #[cold]
     #[inline(never)]
     fn down_slow(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
