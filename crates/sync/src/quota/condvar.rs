@@ -3,9 +3,9 @@
 //!
 //! Use it to wait, with a lock held, for a change that another owner of the lock will make. All
 //! concurrent waiters use the same lock. Do not use it without acquiring the lock: notify with the
-//! lock held or after releasing it, but change the condition with the lock held. To notify dozens of
-//! tasks at once thousands of times a second, use [`Barrier`](crate::RawBarrier) or another event
-//! whose tasks sleep on one word: here each task costs a system call of its notifier.
+//! lock held or after releasing it, but change the condition with the lock held. To notify dozens
+//! of tasks at once thousands of times a second, use [`Barrier`](crate::RawBarrier) or another
+//! event whose tasks sleep on one word: here each task costs a system call of its notifier.
 //!
 //! ## States
 //!
@@ -29,8 +29,8 @@
 //!
 //! - I1 A record is linked here from its `push` until `notify` or its own task removes it, and
 //!   `granted` shows which of the two; both happen under the inner lock.
-//! - I2 A task with a granted record leaves only once it was woken by `notify`, or summoned from the
-//!   queue of the lock, which is after `requeue` has linked it there; `moved` says which.
+//! - I2 A task with a granted record leaves only once it was woken by `notify`, or summoned from
+//!   the queue of the lock, which is after `requeue` has linked it there; `moved` says which.
 //! - I3 `lock` is the lock of every task that is linked here.
 //!
 //! ## Memory ordering
@@ -42,13 +42,13 @@
 //!
 //! Tasks are notified in order of arrival. A task that starts to wait later never takes a
 //! notification from an earlier waiter. Tasks are not woken only to wait for the lock: while it is
-//! held, a broadcast to N tasks adds N waiters to its queue, served like any others. A task that was
-//! woken competes as a newcomer, with the bound of the lock from its arrival there.
+//! held, a broadcast to N tasks adds N waiters to its queue, served like any others. A task that
+//! was woken competes as a newcomer, with the bound of the lock from its arrival there.
 //!
 //! ## Cost
 //!
-//! 32 bytes with the native inner lock. A notification costs one load if no task waits, otherwise
-//! a critical section of the inner lock and a wakeup, or while the lock is held two critical sections
+//! 32 bytes with the native inner lock. A notification costs one load if no task waits, otherwise a
+//! critical section of the inner lock and a wakeup, or while the lock is held two critical sections
 //! of inner locks and no system call.
 //!
 //! ## Lineage

@@ -1,8 +1,8 @@
 //! [`QuotaRwLock`]: a reader/writer lock as fair as [`Quota`], to readers and to writers.
 //!
 //! Use it where readers have long critical sections; below a microsecond, a lock for one owner is
-//! as fast. A reader must not acquire the lock for reading again: a writer may wait between the
-//! two.
+//! as fast. Where most tasks write, use [`Quota`]: a write here has twice its atomic operations. A
+//! reader must not acquire the lock for reading again: a writer may wait between the two.
 //!
 //! ## States
 //!
