@@ -1,4 +1,6 @@
-"""Loads memcached: PORT CONNECTIONS SECONDS. Each connection sends sets and gets in batches."""
+"""Loads memcached: PORT CONNECTIONS SECONDS. Each connection sends sets and gets in batches.
+
+Prints operations a second, and operations and percentiles of a batch's latency in microseconds."""
 import multiprocessing
 import socket
 import sys
@@ -7,11 +9,11 @@ import time
 
 def load(port, end, done):
     with socket.create_connection(("127.0.0.1", port)) as server:
-        value, count = b"x" * 100, 0
+        value, times = b"x" * 100, []
         batch = b"".join(
             b"set key%d 0 0 100\r\n%s\r\nget key%d\r\n" % (key, value, key) for key in range(64)
         )
-        while time.monotonic() < end:
+        while (begin := time.monotonic()) < end:
             server.sendall(batch)
             answer = b""
             while answer.count(b"STORED\r\n") + answer.count(b"END\r\n") < 128:
@@ -19,8 +21,8 @@ def load(port, end, done):
                 if not text:
                     return
                 answer += text
-            count += 128
-        done.put(count)
+            times.append(1e6 * (time.monotonic() - begin))
+        done.put(times)
 
 
 def main():
@@ -31,13 +33,12 @@ def main():
     ]
     for one in all_:
         one.start()
+    times = sorted(time for _ in all_ for time in done.get(timeout=seconds + 5))
     for one in all_:
-        one.join(seconds + 5)
-        one.terminate()
-    count = 0
-    while not done.empty():
-        count += done.get()
+        one.join()
+    count = 128 * len(times)
     print(f"  {count / seconds:.0f} operations a second")
+    print(f"tails {count} {times[len(times) * 99 // 100]} {times[len(times) * 999 // 1000]}")
 
 
 main()
