@@ -5,10 +5,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iostream>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <semaphore>
 #include <shared_mutex>
 #include <string>
 #include <thread>
@@ -115,6 +117,15 @@ struct Pool {
     }
 };
 
+// The same with a condition for any lock, and with a semaphore.
+struct AnyPool {
+    std::mutex lock;
+    int units = 2;
+};
+static AnyPool any;
+static std::condition_variable_any returned;
+static std::counting_semaphore<> units(2);
+
 // Tasks of one thread for workers.
 struct Queue {
     std::mutex lock;
@@ -171,6 +182,24 @@ int main(int count, char **words) {
     } else if (mode == "pool" || mode == "pool-enough") {
         Pool *pool = mode == "pool" ? &two : &sixteen;
         start(threads, 16, [pool](int) { pool->acquire(); sleep_us(5000); pool->release(); });
+    } else if (mode == "pool-any") {
+        start(threads, 12, [](int) {
+            {
+                std::unique_lock<std::mutex> held(any.lock);
+                returned.wait(held, [] { return any.units > 0; });
+                any.units--;
+            }
+            sleep_us(5000);
+            {
+                std::lock_guard<std::mutex> held(any.lock);
+                any.units++;
+            }
+            returned.notify_one();
+        });
+    } else if (mode == "semaphore") {
+        start(threads, 12, [](int) { units.acquire(); sleep_us(5000); units.release(); });
+    } else if (mode == "output") {
+        start(threads, 4, [](int key) { std::cout << "line " << key << "\n"; });
     } else if (mode == "queue") {
         start(threads, 4, [](int) { if (queue.pop()) compute_ms(0.2); });
         start(threads, 1, [](int) { queue.push(1); sleep_us(2000); });

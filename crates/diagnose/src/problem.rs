@@ -1,6 +1,6 @@
 //! The problems of recorded programs, each with the facts that explain it.
 
-use convoy_record::{KernelObject, Kind as Primitive};
+use convoy_record::{KernelObject, Kind as Primitive, SystemLock};
 use serde::Serialize;
 
 /// A function of the program, with file and line if they are known: `Wal::sync (wal.cc:16)`.
@@ -329,10 +329,12 @@ pub enum ProcessWaits {
         /// Number of waits.
         waits: u64,
     },
-    /// For the lock of a file, in this system call.
-    File {
+    /// For a lock that the kernel keeps, in this system call.
+    System {
         /// The call.
         call: String,
+        /// What they wait for.
+        object: SystemLock,
     },
 }
 

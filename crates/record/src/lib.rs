@@ -35,7 +35,7 @@ pub use record::times::{Times, total};
 pub use record::unrecorded::{Unloaded, Unrecorded, Why};
 pub use record::{Addresses, HANDOFF, Process, Program, Record, VERSION, trace};
 pub use sampling::cpu_time::Sampling;
-pub use sampling::fileless::FILE_LOCK_CALLS;
+pub use sampling::fileless::SystemLock;
 pub use sampling::kernel_waits::{KernelObject, KernelWait};
 pub use sampling::sampler::Looks;
 pub use sampling::window::{Lately, Moments, Past, Window};

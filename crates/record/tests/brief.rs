@@ -7,18 +7,19 @@ mod place;
 #[path = "common/record.rs"]
 mod record;
 
-use convoy_record::{DIRECTORY, FILE_LOCK_CALLS, Lock, Looks, Process, launch, raw};
+use convoy_record::{DIRECTORY, Lock, Looks, Process, SystemLock, launch, raw};
 use place::Place;
 use record::record;
 
-#[test]
-fn forked_processes_without_a_file_that_wait_for_the_lock_of_one_are_recorded() {
-    fn waits(process: &Process) -> u64 {
-        let calls = process.activity.iter().filter(|seen| FILE_LOCK_CALLS.contains(&&*seen.what));
+/// Asserts that processes without a file of the recorder are seen to wait for a lock of the system.
+fn wait_for(mode: &str, lock: SystemLock) {
+    fn waits(process: &Process, lock: SystemLock) -> u64 {
+        let calls = process.activity.iter();
+        let calls = calls.filter(|seen| SystemLock::of_call(&seen.what) == Some(lock));
         calls.map(|seen| seen.count).sum()
     }
     let place = Place::new();
-    let words = [&place.compile("ills.c", &[]), "file-lock", "1"].map(Into::into);
+    let words = [&place.compile("ills.c", &[]), mode, "1"].map(Into::into);
     let mut command = launch::command(&words, &launch::object().expect("it can be written"));
     let mut child = command.env(DIRECTORY, &*place).spawn().expect("the program starts");
     let mut looks = Looks::at(&place);
@@ -27,9 +28,15 @@ fn forked_processes_without_a_file_that_wait_for_the_lock_of_one_are_recorded() 
     }
     let mut processes = raw::read_with(&place, &mut looks).expect("the files can be read");
     looks.finish(&mut processes);
-    let waiting = processes.iter().filter(|process| 2 * waits(process) > process.looks);
+    let waiting = processes.iter().filter(|process| 2 * waits(process, lock) > process.looks);
     // Who waits is up to the kernel, which need not be fair.
     assert!(waiting.count() >= 2, "{processes:#?}");
+}
+
+#[test]
+fn forked_processes_without_a_file_that_wait_for_a_lock_of_the_system_are_recorded() {
+    wait_for("file-lock", SystemLock::File);
+    wait_for("system-semaphore", SystemLock::Semaphore);
 }
 
 #[test]

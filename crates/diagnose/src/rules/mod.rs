@@ -62,7 +62,7 @@ pub(crate) fn findings(record: &Record, account: &Account) -> Vec<Finding> {
         record.processes.iter().flat_map(|process| kernel::sampled(process, account.busy_s)),
     );
     // Processes that wait for the lock of a file are woken by its owner.
-    let file = processes::file_locks(record);
+    let file = processes::system_locks(record);
     let of_file_s = file.as_ref().map_or(0.0, |file| file.cost_s);
     findings.extend(processes::between(record).filter(|it| it.cost_s >= 2.0 * of_file_s));
     findings.extend(file);
@@ -100,6 +100,7 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Finding> {
     let hands_over = record.program.policy(lock.kind) == HANDOFF;
     let handed_over = if hands_over { wait::handed_over(&evidence) } else { None };
     let problem = handed_over
+        .or_else(|| wait::limit_of_processes(record, &evidence))
         .or_else(|| RULES.iter().find_map(|rule| rule(&evidence)))
         .or_else(|| wait::short(&evidence))
         .unwrap_or_else(|| wait::contended(&evidence));

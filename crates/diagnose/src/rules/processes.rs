@@ -2,7 +2,7 @@
 //! evidence is wakeups that the kernel recorded, or else shared semaphores.
 
 use convoy_record::{
-    Doing, FILE_LOCK_CALLS, Kind as Primitive, Lock, Process, Record, Scheduling, Seen, total,
+    Doing, Kind as Primitive, Lock, Process, Record, Scheduling, Seen, SystemLock, total,
 };
 use std::collections::BTreeMap;
 
@@ -37,15 +37,15 @@ pub(crate) fn between(record: &Record) -> Option<Finding> {
     if by_pid.is_empty() { semaphores(record) } else { wakeups(&by_pid) }
 }
 
-/// Returns the finding of waits for locks of files, according to samples.
-pub(crate) fn file_locks(record: &Record) -> Option<Finding> {
+/// Returns the finding of waits for locks that the kernel keeps, according to samples.
+pub(crate) fn system_locks(record: &Record) -> Option<Finding> {
     /// Minimum number of samples.
     const LEAST: u64 = 10;
     let (mut waits, mut samples, mut cost_s) = (0, 0, 0.0);
     let (mut waiting, mut calls) = (Vec::new(), BTreeMap::<&str, u64>::new());
     for process in record.processes.iter().filter(|process| process.looks > 0) {
         let sleeps = process.activity.iter().filter(|seen| {
-            seen.doing == Doing::Sleeps && FILE_LOCK_CALLS.contains(&seen.what.as_str())
+            seen.doing == Doing::Sleeps && SystemLock::of_call(&seen.what).is_some()
         });
         let mut slept = 0;
         for Seen { what, count, .. } in sleeps {
@@ -63,16 +63,21 @@ pub(crate) fn file_locks(record: &Record) -> Option<Finding> {
     if waits < LEAST {
         return None;
     }
+    let object = SystemLock::of_call(&call)?;
+    let lock = match object {
+        SystemLock::File => "lock of a file",
+        SystemLock::Semaphore => "semaphore of System V",
+    };
     let plain = Plain {
         pid: waiting[0].pid,
-        lock: "lock of a file",
+        lock,
         share: Some(waits as f64 / samples as f64),
         cost_s,
         source: Source::Sampled,
         observations: waits,
     };
     Some(plain.finding(Problem::Processes {
-        waits: ProcessWaits::File { call },
+        waits: ProcessWaits::System { call, object },
         processes: waiting.len(),
         program: program(waiting[0]).to_owned(),
         sleeps: Vec::new(),

@@ -1,6 +1,6 @@
 //! Rules on waits for a lock, by what its owner does meanwhile.
 
-use convoy_record::{Doing, Kind as Primitive, Origin, total};
+use convoy_record::{Doing, Kind as Primitive, Origin, Record, total};
 
 use crate::evidence::{Evidence, FEW_SAMPLES, Holder};
 use crate::problem::{Call, Cycle, HogSign, Inversion, Lost, Owner, Problem, Subject, Waited};
@@ -58,10 +58,6 @@ pub(crate) fn handed_over(evidence: &Evidence<'_>) -> Option<Problem> {
 /// A semaphore, or a condition that the program uses like one, that several threads hold at a
 /// time, as a pool of connections.
 pub(crate) fn limit(evidence: &Evidence<'_>) -> Option<Problem> {
-    /// Minimum mean number of units in use.
-    const SEVERAL: f64 = 1.2;
-    /// Minimum part of the waiting that the holders sleep in one call.
-    const MOSTLY: f64 = 0.5;
     let lock = evidence.lock;
     if lock.instances > 1 {
         return None;
@@ -73,6 +69,29 @@ pub(crate) fn limit(evidence: &Evidence<'_>) -> Option<Problem> {
         _ => return None,
     };
     let in_use = lock.left_over().unwrap_or_else(|| held_s / seconds.max(f64::MIN_POSITIVE));
+    exhausted(evidence, in_use)
+}
+
+/// A semaphore whose units several processes hold at a time.
+pub(crate) fn limit_of_processes(record: &Record, evidence: &Evidence<'_>) -> Option<Problem> {
+    let lock = evidence.lock;
+    let semaphores = record.processes.iter().flat_map(|process| {
+        let same = process.locks.iter().filter(|other| {
+            let is_same = other.name == lock.name && other.kind == lock.kind;
+            is_same && other.kind == Primitive::Semaphore && other.instances == 1
+        });
+        same.map(|same| same.held_s(process.cpu_s).0 / process.seconds.max(f64::MIN_POSITIVE))
+    });
+    exhausted(evidence, semaphores.sum())
+}
+
+/// Returns the problem of a pool of which this many units are in use on average, if they are
+/// several.
+fn exhausted(evidence: &Evidence<'_>, in_use: f64) -> Option<Problem> {
+    /// Minimum mean number of units in use.
+    const SEVERAL: f64 = 1.2;
+    /// Minimum part of the waiting that the holders sleep in one call.
+    const MOSTLY: f64 = 0.5;
     let holder = evidence.holder.as_ref().filter(|holder| holder.asleep > MOSTLY);
     let call = holder.and_then(|holder| holder.call.as_ref()).map(|(call, _)| call.clone());
     let call = call.filter(|call| !is_for_interpreter(evidence, call));

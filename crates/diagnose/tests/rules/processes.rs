@@ -3,7 +3,7 @@
 use convoy_diagnose::{Call, Diagnosis, Finding, Gap, Kind, Problem, ProcessWaits, Verdict};
 use convoy_record::{
     Cause, Doing, KernelObject, KernelWait, Kind as Primitive, Lock, Process, Record, Scheduling,
-    Site,
+    Site, SystemLock,
 };
 
 use crate::made::{cause, mutex, process, record, seen, site, times};
@@ -138,6 +138,24 @@ fn threads_that_sleep_in_flock_wait_for_the_lock_of_a_file() {
 }
 
 #[test]
+fn units_of_a_semaphore_that_processes_share_are_added_up() {
+    fn problem(hold_s: f64) -> Problem {
+        let waits =
+            Site { wait: times(90, 8e-3), hold_off: times(90, hold_s), ..site("run", "lock", 90) };
+        let lock = Lock { kind: Primitive::Semaphore, sites: vec![waits], ..mutex() };
+        let one = Process { threads: 1, ..process(lock, Cause::default()) };
+        let processes = [7, 8, 9, 10].map(|pid| Process { pid, ..one.clone() }).to_vec();
+        let diagnosis = Diagnosis::new(&Record { processes, ..record(Process::default()) });
+        diagnosis.first().expect("they wait").problem.clone()
+    }
+    let Problem::PoolExhausted { in_use, .. } = problem(5e-3) else {
+        panic!("{:?}", problem(5e-3))
+    };
+    assert!((in_use - 1.8).abs() < 1e-9, "{in_use}");
+    assert!(!matches!(problem(2e-3), Problem::PoolExhausted { .. }), "one unit is enough");
+}
+
+#[test]
 fn processes_that_wait_for_the_lock_of_a_file_are_added_up() {
     let woken = Scheduling { woken_by_others: 300, wakes_others: 300, ..Scheduling::default() };
     let scheduling = Some(Scheduling { asleep_by_others_s: 0.8, ..woken });
@@ -146,11 +164,12 @@ fn processes_that_wait_for_the_lock_of_a_file_are_added_up() {
     let processes = [7, 8, 9].map(|pid| Process { pid, scheduling, ..waits.clone() }).to_vec();
     let diagnosis = Diagnosis::new(&Record { processes, ..record(Process::default()) });
     let finding = diagnosis.first().expect("they sleep for the lock");
-    let Problem::Processes { waits: ProcessWaits::File { call }, processes: 3, .. } =
+    let Problem::Processes { waits: ProcessWaits::System { call, object }, processes: 3, .. } =
         &finding.problem
     else {
         panic!("{finding:?}");
     };
+    assert_eq!(*object, SystemLock::File);
     assert!(call == "flock(2)" && (finding.cost_s - 2.4).abs() < 1e-9, "{finding:?}");
     assert_eq!(diagnosis.others().count(), 0, "the wakeups are those of the lock");
 }

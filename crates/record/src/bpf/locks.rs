@@ -271,7 +271,8 @@ impl Word {
             if waiting.act == JOIN {
                 continue;
             }
-            if found.sites.is_empty() {
+            // The stacks of some waits do not reach the function of libc.
+            if found.sites.is_empty() || found.runtime.is_empty() && !waiting.runtime.is_empty() {
                 found.origin = if is_go { Origin::Go } else { waiting.origin };
                 found.runtime.clone_from(&waiting.runtime);
             }

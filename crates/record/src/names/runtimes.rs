@@ -128,7 +128,17 @@ const RUNTIMES: [Runtime; 14] = [
     Runtime {
         guards: "the list of open streams",
         origin: Origin::LibcInternal,
-        functions: &["fopen*", "fclose", "fdopen", "freopen*", "popen", "pclose", "tmpfile*"],
+        functions: &[
+            "fopen*",
+            "IO_link_in",
+            "IO_un_link",
+            "fclose",
+            "fdopen",
+            "freopen*",
+            "popen",
+            "pclose",
+            "tmpfile*",
+        ],
         advice: "Keep streams open, or open files with open(2); another lock cannot help.",
     },
     Runtime {
@@ -227,12 +237,16 @@ const RUNTIMES: [Runtime; 14] = [
 
 /// Returns the lock that this function acquires.
 pub fn runtime(function: &str) -> Option<&'static Runtime> {
-    let function = function.trim_start_matches('_');
-    let is_it = |known: &&str| match known.strip_suffix('*') {
-        Some(begin) => function.starts_with(begin.trim_start_matches('_')),
-        None => function == known.trim_start_matches('_'),
+    // Debug data has names such as `__GI__IO_puts`.
+    let function =
+        function.trim_start_matches('_').trim_start_matches("GI_").trim_start_matches('_');
+    let is_named = |known: &&&str| function == known.trim_start_matches('_');
+    let begins = |known: &&&str| {
+        let begin = known.strip_suffix('*').map(|begin| begin.trim_start_matches('_'));
+        begin.is_some_and(|begin| function.starts_with(begin))
     };
-    RUNTIMES.iter().find(|one| one.functions.iter().any(is_it))
+    let named = RUNTIMES.iter().find(|one| one.functions.iter().any(|known| is_named(&known)));
+    named.or_else(|| RUNTIMES.iter().find(|one| one.functions.iter().any(|known| begins(&known))))
 }
 
 /// Returns the standard stream of Rust's library that the lock with this name protects, and a call
@@ -258,6 +272,7 @@ mod tests {
         assert_eq!(guards("__libc_malloc"), Some("the heap"));
         assert_eq!(guards("_Znwm"), Some("the heap"));
         assert_eq!(guards("__strftime_l"), Some("the time zone"));
+        assert_eq!(guards("__GI_getaddrinfo"), Some("name look-ups"));
         assert_eq!(guards("pthread_mutex_lock"), None);
         assert_eq!(guards("random_walk"), None);
         let stream = |lock| stream_of_rust(lock).map(|[stream, _]| stream);

@@ -73,11 +73,11 @@ impl Target {
 
 /// Returns the public name of a function of libc.
 fn plain(name: &str) -> String {
-    let name = name.trim_start_matches('_');
+    let name = name.trim_start_matches('_').trim_start_matches("GI_").trim_start_matches('_');
     match name {
         "Znwm" | "Znam" => "operator new",
         _ if name.starts_with("Zd") => "operator delete",
-        _ => name.trim_start_matches("libc_").trim_end_matches("_chk"),
+        _ => name.trim_start_matches("libc_").trim_start_matches("IO_").trim_end_matches("_chk"),
     }
     .to_owned()
 }
@@ -96,10 +96,10 @@ impl Stacks {
 
     /// Returns the wait of a thread with these words on its stack. The frames begin with the call
     /// of a function that waits, or else with the first call found.
-    pub(crate) fn scan(&mut self, words: impl Iterator<Item = u64>, asks: Asks) -> Option<Waiting> {
+    pub(crate) fn scan(&mut self, words: &[u64], asks: Asks) -> Option<Waiting> {
         let mut frames = Vec::new();
         let mut known = None;
-        for (at, word) in words.enumerate() {
+        for (at, &word) in words.iter().enumerate() {
             // An indirect call is recognized by the function that contains it, at the top of the
             // stack.
             let name = || self.names.name(word.saturating_sub(1));
@@ -118,7 +118,29 @@ impl Stacks {
                 break;
             }
         }
+        if let Some((found, word)) = self.inside(words).filter(|_| known.is_none())
+            && found.fits(asks)
+        {
+            if frames.is_empty() {
+                frames.push(word);
+            }
+            known = Some(found);
+        }
         Some(known.or_else(|| self.guess(&frames))?.waiting(frames))
+    }
+
+    /// Returns the function of libc that waits for an internal lock and its return address, if the
+    /// innermost words of the stack contain one. It may have been called indirectly, or its callers
+    /// are too far away.
+    fn inside(&self, words: &[u64]) -> Option<(Target, u64)> {
+        /// Number of words that are checked.
+        const WORDS: usize = 64;
+        words.iter().take(WORDS).find_map(|word| {
+            let code = word.saturating_sub(1);
+            self.names.own(code).filter(|(path, _)| is_libc(path))?;
+            let name = self.names.name(code)?;
+            runtime(&name).map(|_| (Target::Runtime(plain(&name)), *word))
+        })
     }
 
     /// Returns the wait from a stack that the kernel has walked by frame pointers, beginning with
@@ -131,7 +153,12 @@ impl Stacks {
         };
         let mut callers = chain.iter().skip(1).copied().peekable();
         if !callers.peek().is_some_and(|first| is_known(self, *first)) {
-            return self.scan(chain.first().into_iter().chain(words).copied(), asks);
+            let code = chain.first().copied();
+            // Functions with large frames have frame pointers: their callers follow the words.
+            let callers = callers.filter(|caller| is_known(self, *caller));
+            let words: Vec<u64> =
+                code.into_iter().chain(words.iter().copied()).chain(callers).collect();
+            return self.scan(&words, asks);
         }
         // An indirect call is recognized by the function that contains it.
         let first = words.first().copied().filter(|word| {

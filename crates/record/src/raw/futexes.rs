@@ -174,8 +174,12 @@ impl Futexes {
             let seen = seen.get(&address).map(|seen| this.given(seen, &sites, woken_by));
             let wakes = wakes.remove(&address);
             let is_barrier = wakes.as_ref().is_some_and(|wakes| this.is_barrier(&sites, wakes));
+            // A unit of a semaphore may wake all waiters, too, most of which wait again.
+            let pool =
+                if is_barrier { this.lock(Some(Kind::Condition), &sites, seen) } else { None };
+            let pool = pool.filter(|pool| pool.left_over().is_some());
             let kind = is_barrier.then_some(Kind::Barrier);
-            let lock = this.lock(kind, &sites, seen);
+            let lock = pool.or_else(|| this.lock(kind, &sites, seen));
             let Some(mut lock) = lock else { continue };
             let wakes = wakes.filter(|_| lock.kind == Kind::Condition);
             for (number, site) in wakes.unwrap_or_default() {

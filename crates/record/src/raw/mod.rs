@@ -278,6 +278,8 @@ impl Raw {
                 self.phase(phases, seconds, phase, shift.min(62), *ticks);
             }
         }
+        let conditions = keys.iter().filter(|key| key.kind() == CONDITION && key.count > 0);
+        let waits_for: BTreeSet<u64> = conditions.map(Key::address).collect();
         for key in keys.iter().filter(|key| key.lock != 0 && key.count > 0) {
             if key.kind() == YIELD {
                 let is_attempt = key.address() != YIELDS_LOCK as u64;
@@ -288,6 +290,9 @@ impl Raw {
             let (mut site, callers) = self.detail(key.told.detail() as usize, false)?;
             site.count = key.count;
             site.threads = key.told.threads().max(1);
+            if key.kind() == SIGNAL && waits_for.contains(&key.address()) {
+                site.by_waiters = key.count;
+            }
             if site.wait.count > 0 {
                 // The names of the callers follow.
                 site.stacks.push(Stack { threads: vec![slot.state.thread], ..Stack::default() });

@@ -133,6 +133,9 @@ pub struct Site {
     /// Attempts that timed out.
     #[serde(default, skip_serializing_if = "is_default")]
     pub failed: u64,
+    /// Of a condition's signals: the number by threads that wait for it, too.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub by_waiters: u64,
     /// Number of threads.
     pub threads: u64,
     /// Number of these that come regularly, unlike a main thread that comes once; 0 if unknown.
@@ -346,7 +349,7 @@ impl Lock {
         self.kind == Kind::Condition && origins.contains(&self.origin)
     }
 
-    /// Returns how many threads a condition of which only waits are recorded admits at a time: the
+    /// Returns how many threads a condition admits at a time whose waiters wake each other: the
     /// threads that wait for it at some time, less those that wait. In a pool all threads but the
     /// holders of its units wait, so that this number is steady while any thread waits.
     /// Workers without work all wait, and other threads wake them.
@@ -361,9 +364,15 @@ impl Lock {
         let threads = waiting.map(|site| site.threads).sum::<u64>() as f64;
         let least = threads - self.waiters.most as f64;
         let mean = threads - self.wait_s() / self.waiters.seconds.max(f64::MIN_POSITIVE);
-        let is_returned =
-            self.given_by_owner >= AGAIN && self.given_by_owner / 2 >= self.given_by_others;
-        let is_pool = self.is_bare_condition() && self.instances == 1 && is_returned;
+        let [by_waiters, by_others] = if self.is_bare_condition() {
+            [self.given_by_owner, self.given_by_others]
+        } else {
+            let signals = self.sites.iter().filter(|site| site.act == "signal");
+            let by_waiters = total(signals.clone().map(|site| site.by_waiters));
+            [by_waiters, total(signals.map(|site| site.count)).saturating_sub(by_waiters)]
+        };
+        let is_returned = by_waiters >= AGAIN && by_waiters / 2 >= by_others;
+        let is_pool = self.kind == Kind::Condition && self.instances == 1 && is_returned;
         (is_pool && least >= SEVERAL && mean < STEADY * least).then_some(mean)
     }
 
@@ -465,19 +474,30 @@ mod tests {
     #[test]
     fn threads_that_never_all_wait_for_a_condition_of_futex_share_a_pool() {
         /// Twenty threads of which at most `most` wait at the same time, and `waiting` on average.
-        fn pool(most: u64, waiting: f64, given: [u64; 2]) -> Option<f64> {
+        fn lock(most: u64, waiting: f64, given: [u64; 2]) -> Lock {
             let wait = Times { count: 1900, total_s: waiting, ..Times::default() };
             let waits = Site { act: "wait".to_owned(), threads: 20, wait, ..Site::default() };
             let (kind, sites, origin) = (Kind::Condition, vec![waits], Origin::Rust);
             let waiters = Waiters { seconds: 1.0, most, ..Waiters::default() };
             let [given_by_owner, given_by_others] = given;
             let lock = Lock { kind, origin, waiters, instances: 1, sites, ..Lock::default() };
-            Lock { given_by_owner, given_by_others, ..lock }.left_over()
+            Lock { given_by_owner, given_by_others, ..lock }
+        }
+        fn pool(most: u64, waiting: f64, given: [u64; 2]) -> Option<f64> {
+            lock(most, waiting, given).left_over()
         }
         assert_eq!(pool(16, 15.9, [1900, 0]), Some(20.0 - 15.9));
         assert_eq!(pool(20, 15.9, [1900, 0]), None, "all wait: there is no work");
         assert_eq!(pool(16, 9.0, [1900, 0]), None, "often fewer wait: they find work");
         assert_eq!(pool(16, 15.9, [0, 1900]), None, "other threads bring the work");
+        let libc = |by_waiters| {
+            let signals =
+                Site { act: "signal".to_owned(), count: 90, by_waiters, ..Site::default() };
+            let mut lock = lock(16, 15.9, [0, 0]);
+            lock.sites.push(signals);
+            Lock { origin: Origin::Libc, ..lock }.left_over()
+        };
+        assert_eq!([libc(80), libc(20)], [Some(20.0 - 15.9), None]);
     }
 
     #[test]

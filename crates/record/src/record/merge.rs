@@ -42,6 +42,7 @@ impl Site {
         self.contended = total([self.contended, other.contended]);
         self.failed = total([self.failed, other.failed]);
         self.threads = total([self.threads, other.threads]);
+        self.by_waiters = total([self.by_waiters, other.by_waiters]);
         self.regulars = total([self.regulars, other.regulars]);
         self.hold_on.add(&other.hold_on);
         self.hold_off.add(&other.hold_off);

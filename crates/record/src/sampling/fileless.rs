@@ -1,11 +1,12 @@
 //! Samples the processes of a recorded program that have no file, as forked processes that acquire
-//! few locks: each may wait for the lock of a file, which no other process shows.
+//! few locks: each may wait for a lock of the system, which no other process shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use convoy_os::clock::thread_cpu_ns;
 use convoy_os::process::descendants;
+use serde::Serialize;
 
 use crate::record::{Process, total};
 use crate::sampling::attached::Attached;
@@ -15,17 +16,36 @@ const PROCESSES: usize = 16;
 /// Minimum time between two listings of the processes, and the maximum share of a CPU for them.
 const LIST: Duration = Duration::from_millis(100);
 const LIST_SHARE: f64 = 0.01;
-/// Minimum number of samples in which a thread waits for the lock of a file.
+/// Minimum number of samples in which a thread waits for such a lock.
 const WAITS: u64 = 10;
 
-/// System calls that sleep only until another process or thread has released the lock of a file.
-pub const FILE_LOCK_CALLS: [&str; 2] = ["flock(2)", "fcntl(2)"];
+/// Locks between processes that the kernel keeps. A system call that waits for one sleeps only
+/// until another process or thread has released it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SystemLock {
+    /// The lock of a file.
+    File,
+    /// A semaphore of System V.
+    Semaphore,
+}
+
+impl SystemLock {
+    /// Returns the lock that a system call waits for, by the call's name, such as `flock(2)`.
+    pub fn of_call(call: &str) -> Option<Self> {
+        match call {
+            "flock(2)" | "fcntl(2)" => Some(Self::File),
+            "semop(2)" | "semtimedop(2)" => Some(Self::Semaphore),
+            _ => None,
+        }
+    }
+}
 
 /// The processes.
 #[derive(Default)]
 pub(crate) struct Fileless {
     running: BTreeMap<u32, Attached>,
-    /// Processes that have ended and waited for the lock of a file.
+    /// Processes that have ended and waited for such a lock.
     ended: Vec<Process>,
     /// Processes without the object, as of programs that are linked statically.
     others: BTreeSet<u32>,
@@ -69,7 +89,7 @@ impl Fileless {
         self.list_next = Some(Instant::now() + took.mul_f64(1.0 / LIST_SHARE).max(LIST));
     }
 
-    /// Adds those that waited for the lock of a file to the processes of a record.
+    /// Adds those that waited for such a lock to the processes of a record.
     pub(crate) fn fill(self, processes: &mut Vec<Process>) {
         let running = self.running.into_values().filter_map(waiting);
         for observed in self.ended.into_iter().chain(running) {
@@ -89,9 +109,9 @@ impl Fileless {
     }
 }
 
-/// Returns the activity of a process if it waited for the lock of a file.
+/// Returns the activity of a process if it waited for a lock of the system.
 fn waiting(observed: Attached) -> Option<Process> {
     let process = observed.activity();
-    let waits = process.activity.iter().filter(|seen| FILE_LOCK_CALLS.contains(&&*seen.what));
+    let waits = process.activity.iter().filter(|seen| SystemLock::of_call(&seen.what).is_some());
     (total(waits.map(|seen| seen.count)) >= WAITS).then_some(process)
 }

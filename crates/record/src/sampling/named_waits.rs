@@ -175,7 +175,7 @@ fn lock(counts: &Counts, word: u64, mut sites: Vec<(Called, Site)>) -> Lock {
 
 /// Returns the place of a wait, or `None` if it is a wait for the exit of a thread.
 fn name(stacks: &mut Stacks, place: &Place) -> Option<Called> {
-    let waiting = stacks.scan(place.codes.iter().copied(), place.asks)?;
+    let waiting = stacks.scan(&place.codes, place.asks)?;
     if waiting.act == JOIN {
         return None;
     }

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/ipc.h>
+#include <sys/sem.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -286,19 +288,32 @@ static void start(int count, void *(*role)(void *), void *argument) {
 }
 
 // Processes that take turns at the lock of a file.
-static void locks_file(const char *program) {
+static void forks(void (*uses_once)(int), int object) {
     for (int i = 0; i < 4; i++) {
         if (fork()) continue;
-        int file = open(program, O_RDONLY);
-        while (seconds_of(CLOCK_MONOTONIC) < end) {
-            flock(file, LOCK_EX);
-            nap(2);
-            flock(file, LOCK_UN);
-            compute_ms(0.05);
-        }
-        _exit(file < 0);
+        while (seconds_of(CLOCK_MONOTONIC) < end) uses_once(object);
+        _exit(object < 0);
     }
     while (wait(0) > 0) many++;
+}
+
+// The children of a process share its open file, whose lock they would share, too.
+static void locks_file(int unused) {
+    static int file = -1;
+    (void)unused;
+    if (file < 0) file = open("/proc/self/exe", O_RDONLY);
+    flock(file, LOCK_EX);
+    nap(2);
+    flock(file, LOCK_UN);
+    compute_ms(0.05);
+}
+
+static void uses_unit(int semaphores) {
+    struct sembuf take = {0, -1, 0}, give = {0, 1, 0};
+    semop(semaphores, &take, 1);
+    nap(2);
+    semop(semaphores, &give, 1);
+    compute_ms(0.05);
 }
 
 int main(int count, char **words) {
@@ -358,7 +373,14 @@ int main(int count, char **words) {
     IS("tries") start(4, tries, 0);
     IS("itself") start(1, waits_for_itself, 0);
     IS("left") { start(1, leaves, 0); nap(50); start(2, uses, 0); }
-    IS("file-lock") { locks_file(words[0]); return many != 4; }
+    IS("file-lock") { forks(locks_file, 0); return many != 4; }
+    IS("system-semaphore") {
+        int semaphores = semget(IPC_PRIVATE, 1, 0600);
+        semctl(semaphores, 0, SETVAL, 1);
+        forks(uses_unit, semaphores);
+        semctl(semaphores, 0, IPC_RMID);
+        return many != 4;
+    }
     IS("long-wait") { start(1, holds_long, 0); nap(50); start(2, waits_once, 0); }
     // Threads of these never end.
     if (strstr("abba units twice left upgrade join", mode)) alarm(2);

@@ -5,7 +5,7 @@ use convoy_diagnose::{
     Problem, ProcessWaits, Subject, Waited, Wakers,
 };
 use convoy_record::runtimes::runtime;
-use convoy_record::{KernelObject, Origin};
+use convoy_record::{KernelObject, Origin, SystemLock};
 
 use super::phrase::count;
 use super::problem::java_lock;
@@ -318,10 +318,17 @@ fn java(monitor: &JavaMonitor) -> String {
 }
 
 fn processes(waits: &ProcessWaits, program: &str) -> String {
-    if let ProcessWaits::File { .. } = waits {
-        return "Hold the lock for less time, or lock a range of the file (fcntl(2)); another lock \
-                will not help."
-            .to_owned();
+    if let ProcessWaits::System { object, .. } = waits {
+        return match object {
+            SystemLock::File => {
+                "Hold the lock for less time, or lock a range of the file (fcntl(2)); another lock \
+                 will not help."
+            }
+            SystemLock::Semaphore => {
+                "Hold a unit for less time, or allow more units; another lock will not help."
+            }
+        }
+        .to_owned();
     }
     let view = VIEWS.iter().find(|(name, _)| *name == program);
     let view = view.map_or_else(String::new, |(_, view)| format!(" ({view})"));

@@ -4,8 +4,8 @@ use convoy_diagnose::{
     Call, Counter, Cycle, Finding, Gap, Herd, HogSign, Inversion, JavaActivity, JavaMonitor, Lost,
     Mover, Owners, Problem, ProcessWaits, Subject, Waited, Wakers,
 };
-use convoy_record::KernelObject;
 use convoy_record::runtimes::stream_of_rust;
+use convoy_record::{KernelObject, SystemLock};
 
 use super::phrase::{at, away, count, holds, list, lock, percent, seconds, sleeps};
 
@@ -607,10 +607,13 @@ fn processes(
     let share = percent(finding.share.unwrap_or(0.0));
     let sleeping = sleeping(sleeps);
     match waits {
-        ProcessWaits::File { call } => format!(
-            "{} spent {share} of their time in {call}, waiting for the lock of a file, which \
-             another process or thread holds.",
-            if processes > 1 { "Processes" } else { "Threads" }
+        ProcessWaits::System { call, object } => format!(
+            "{} spent {share} of their time in {call}, waiting for {}.",
+            if processes > 1 { "Processes" } else { "Threads" },
+            match object {
+                SystemLock::File => "the lock of a file, which another process or thread holds",
+                SystemLock::Semaphore => "a semaphore of System V, whose units others hold",
+            }
         ),
         ProcessWaits::Wakeups { wakeups } => format!(
             "Processes wait for each other: {processes} of them ({program}) spent {share} of their \
