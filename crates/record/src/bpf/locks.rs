@@ -323,6 +323,12 @@ fn waiting(
         runtime: String::new(),
     });
     let origin = stacks.origin(&waiting, code.saturating_add(1), address);
+    // Threads of Go's runtime wait for a lock with another value: this is a note, on which a thread
+    // sleeps until there is work.
+    let is_of_go = |name: String| crate::import::is_of_go(&name);
+    if asks.value == 0 && stacks.names.name(code).is_some_and(is_of_go) {
+        return Some(Waiting { kind: Kind::Condition, act: "wait", origin, ..waiting });
+    }
     Some(Waiting { origin, ..waiting })
 }
 

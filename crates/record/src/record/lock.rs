@@ -360,6 +360,8 @@ impl Lock {
         const SEVERAL: f64 = 2.0;
         /// The mean number exceeds the smallest one by this factor at most.
         const STEADY: f64 = 1.5;
+        /// Or the mean number of holders while any thread waits, at least.
+        const UNITS: f64 = 1.2;
         let waiting = self.sites.iter().filter(|site| site.wait.count > 0);
         let threads = waiting.map(|site| site.threads).sum::<u64>() as f64;
         let least = threads - self.waiters.most as f64;
@@ -373,7 +375,14 @@ impl Lock {
         };
         let is_returned = by_waiters >= AGAIN && by_waiters / 2 >= by_others;
         let is_pool = self.kind == Kind::Condition && self.instances == 1 && is_returned;
-        (is_pool && least >= SEVERAL && mean < STEADY * least).then_some(mean)
+        if !is_pool || least < SEVERAL {
+            return None;
+        }
+        let held = total(self.sites.iter().map(|site| site.hold_on.count + site.hold_off.count));
+        let in_use = self.held_s(0.0).0 / self.waiters.seconds.max(f64::MIN_POSITIVE);
+        // On a full machine, woken threads that look in vain wait for a CPU.
+        let is_held = held >= AGAIN && in_use >= UNITS;
+        (mean < STEADY * least).then_some(mean).or_else(|| is_held.then_some(in_use))
     }
 
     /// Returns whether a condition limits how many threads do something at a time to several.

@@ -45,6 +45,11 @@ pub(super) fn text(finding: &Finding) -> String {
                 no replacement of libc's lock can help."
             .to_owned();
     }
+    if finding.origin == Some(Origin::JavaVm) {
+        return "It is a lock of the Java virtual machine itself: do less of what needs it (start \
+                fewer threads, allocate less); another lock cannot be chosen."
+            .to_owned();
+    }
     let may_keep = matches!(finding.problem, Problem::OwnerPreempted { .. } | Problem::Hog { .. });
     if may_keep && finding.cure() == Cure::Shorten {
         return "Shorten the section, or acquire the lock less often, if that time matters."
@@ -301,6 +306,17 @@ fn java(monitor: &JavaMonitor) -> String {
              what it limits can serve them, or keep one for less time; another lock will not help."
                 .to_owned()
         }
+        // The method acquires the lock of its object itself.
+        JavaActivity::Sleeps { method: Some(method) } | JavaActivity::Native { method }
+            if method
+                .rsplit_once('.')
+                .is_some_and(|(class, _)| is_class(&monitor.class, class)) =>
+        {
+            format!(
+                "Call {method} less often: gather in each thread what it takes; another lock will \
+                 not help."
+            )
+        }
         JavaActivity::Sleeps { method: Some(method) } | JavaActivity::Native { method } => {
             format!("Call {method} outside of the critical section; another lock will not help.")
         }
@@ -315,6 +331,11 @@ fn java(monitor: &JavaMonitor) -> String {
               variable, a concurrent collection."
             .to_owned(),
     }
+}
+
+/// Returns whether a class has this name, without or with its package.
+fn is_class(class: &str, name: &str) -> bool {
+    class.strip_suffix(name).is_some_and(|package| package.is_empty() || package.ends_with('.'))
 }
 
 fn processes(waits: &ProcessWaits, program: &str) -> String {

@@ -122,12 +122,18 @@ fn waits_for_locks_that_the_program_did_not_write() {
         waiting: 40,
         units: None,
     };
+    let stream = JavaMonitor {
+        class: "java.io.PrintStream".to_owned(),
+        activity: JavaActivity::Native { method: "PrintStream.println".to_owned() },
+        ..monitor.clone()
+    };
     let problems = [
         Problem::InterpreterLock,
         Problem::LibcLock { function: "localtime_r".to_owned(), asleep: None },
         Problem::RustStream { lock: "std::io::stdio::STDOUT+0x8".to_owned() },
         Problem::RuntimeLock { runtime: "a runtime".to_owned() },
         Problem::Java { monitor: Some(monitor), is_measured: true },
+        Problem::Java { monitor: Some(stream), is_measured: true },
         Problem::KernelLock {
             primitive: "rwsem".to_owned(),
             place: "lock_rename, in rename(2)".to_owned(),
@@ -137,7 +143,17 @@ fn waits_for_locks_that_the_program_did_not_write() {
         kernel_wait(KernelObject::FilePosition, "write(2)"),
         kernel_wait(KernelObject::AddressSpace, ""),
     ];
-    insta::assert_snapshot!(problems.map(text).join("\n"));
+    let of_vm = Problem::LongSection {
+        owner: owner(),
+        hold_s: Some(1e-3),
+        wait_s: None,
+        preempted: None,
+        off_unexplained: None,
+        interpreter: None,
+    };
+    let of_vm = Finding { origin: Some(Origin::JavaVm), ..finding(of_vm) };
+    let sentences = problems.map(text).into_iter().chain([super::text(&of_vm)]);
+    insta::assert_snapshot!(sentences.collect::<Vec<_>>().join("\n"));
 }
 
 #[test]
