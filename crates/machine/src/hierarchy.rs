@@ -148,7 +148,7 @@ impl Lines {
         let far = copies.map(|copies| copies.far);
         let request = self.read_request(line, cpu, copies.is_none_or(|copies| !copies.outside));
         let price = if let Some(hit) = hit {
-            far.map(|far| far.max(hit))
+            far.map(|far| self.price.upgrade.unwrap_or(far).max(hit))
         } else if line.l3.get() >> group & 1 == 1 && line.owner.get() == 0 {
             h.l3.as_mut().expect("a line is in a third level").refresh(group, index);
             Some(far.unwrap_or(0).max(h.l3_price))

@@ -428,16 +428,17 @@ impl Lines {
     fn own(&self, line: Line<'_>, index: usize, cpu: usize, now: u64) -> u64 {
         let copies = self.copies(line, cpu);
         let mut request = self.read_request(line, cpu, true);
-        let alone = self.readable(line, cpu);
+        let copied = self.readable(line, cpu);
         self.clear_sharers(line);
         line.set_owner(cpu as u16 + 1);
         match copies {
             Some(&Copies { far, outside, .. }) => {
                 request.inside = !outside;
-                self.serve_write(line, index, &request, now, far)
+                let price = if copied { self.price.upgrade.unwrap_or(far) } else { far };
+                self.serve_write(line, index, &request, now, price)
             }
             // Shared by this CPU alone: nobody is asked.
-            None if alone => self.turns.begin(line, index, &request, now),
+            None if copied => self.turns.begin(line, index, &request, now),
             None => self.serve_from_memory(line, index, &request, cpu, now),
         }
     }

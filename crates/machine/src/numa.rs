@@ -21,6 +21,8 @@ pub(crate) struct Distances {
     packages: usize,
     /// Cost of a write beyond the transfer if other groups hold the line.
     pub(crate) invalidate: u64,
+    /// A write to a line of which the CPU and others have copies, if not as a transfer.
+    pub(crate) upgrade: Option<u64>,
     /// How long a line that other groups wait for stays with the CPU that has got it.
     pub(crate) kept: u64,
 }
@@ -42,6 +44,7 @@ impl Distances {
             hops: Vec::new(),
             packages: 0,
             invalidate: ps(p.invalidate),
+            upgrade: p.upgrade.map(ps),
             kept: ps(p.kept),
         };
         if let Some(numa) = &preset.numa {

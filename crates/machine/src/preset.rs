@@ -80,6 +80,10 @@ pub struct Prices {
     /// it a machine is like a simulator in which every miss takes its price, whatever others do.
     #[serde(default)]
     pub owner_service: Option<f64>,
+    /// Write to a line of which the CPU and other caches have copies. Without it that costs as much
+    /// as a transfer from the farthest copy.
+    #[serde(default)]
+    pub upgrade: Option<f64>,
     /// Cost of a write beyond the transfer if other last-level caches hold the line.
     #[serde(default)]
     pub invalidate: f64,

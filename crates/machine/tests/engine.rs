@@ -264,7 +264,51 @@ fn steps_of_stores(machine: &str) -> Vec<u64> {
 #[test]
 fn a_line_goes_from_owner_to_owner_or_each_miss_takes_its_price() {
     assert_eq!(steps_of_stores("bus8-2007"), [200; 6]);
-    assert_eq!(steps_of_stores("smp8-2007"), [16; 6]);
+    assert_eq!(steps_of_stores("smp8-2007"), [0; 6]);
+}
+
+/// The CPU works until this time.
+fn work_until_us(us: u64) {
+    Here::compute((us * 1_000_000).saturating_sub(Here::now_ps()));
+}
+
+/// How long a CPU takes to read a line that another one has written, and then to write it,
+/// nanoseconds.
+fn steps_of_an_upgrade(upgrade: Option<f64>) -> [u64; 2] {
+    let mut preset = Preset::named("smp8-2007").expect("a shipped preset");
+    (preset.perturbation, preset.price_ns.upgrade) = (0.0, upgrade);
+    let word = Shared::<Word<u32>>::new();
+    let steps = Rc::new(Cell::new([0; 2]));
+    let bodies = (0..preset.topology.cpus).map(|_| {
+        let (word, steps) = (word.clone(), Rc::clone(&steps));
+        Box::new(move || {
+            let word = word.get(|| Word::new(0));
+            // The tasks start one after the other.
+            match Here::cpu() {
+                0 => {
+                    work_until_us(100);
+                    word.store(1, SeqCst);
+                }
+                1 => {
+                    work_until_us(200);
+                    let start = Here::now_ps();
+                    word.load(SeqCst);
+                    let read = Here::now_ps();
+                    word.store(2, SeqCst);
+                    steps.set([read - start, Here::now_ps() - read].map(|ps| ps / 1000));
+                }
+                _ => work_until_us(300),
+            }
+        }) as Body
+    });
+    run(&preset, 1, bodies.collect());
+    steps.get()
+}
+
+#[test]
+fn a_write_to_a_copy_costs_a_transfer_or_the_price_of_an_upgrade() {
+    assert_eq!(steps_of_an_upgrade(None), [201, 201]);
+    assert_eq!(steps_of_an_upgrade(Some(16.0)), [201, 17]);
 }
 
 /// A CPU fetches independent lines of another one at once, as far as its fill buffers allow.
@@ -281,16 +325,14 @@ fn independent_lines_are_fetched_as_many_at_once_as_there_are_buffers() {
         let bodies = (0..preset.topology.cpus).map(|_| {
             let (lines, taken) = (lines.clone(), Rc::clone(&taken));
             Box::new(move || {
-                let until =
-                    |us: u64| Here::compute((us * 1_000_000).saturating_sub(Here::now_ps()));
-                until(500);
+                work_until_us(500);
                 let lines = lines.get(|| std::array::from_fn(|_| Line(Word::new(0))));
                 if Here::cpu() == 0 {
                     for line in lines {
                         line.0.store(1, SeqCst);
                     }
                 } else if Here::cpu() == 2 {
-                    until(600);
+                    work_until_us(600);
                     let start = Here::now_ps();
                     Here::fetch_together(lines.iter().map(|line| &line.0));
                     for line in lines {
