@@ -53,7 +53,7 @@ impl Metric {
 }
 
 /// Metrics of other tables.
-const OTHERS: [Metric; 63] = [
+const OTHERS: [Metric; 68] = [
     Metric { head: "", ..Metric::new("value", "Value", "", 4) },
     Metric::new("wall_s", "Wall", "s", 4),
     Metric::new("user_s", "User", "s", 3),
@@ -108,10 +108,15 @@ const OTHERS: [Metric; 63] = [
     Metric::new("context_switch_us", "Switch", "us", 2),
     Metric::new("pipe_us", "Pipe", "us", 2),
     Metric::new("socket_us", "Socket", "us", 2),
+    Metric::new("udp_us", "UDP", "us", 2),
+    Metric::new("tcp_us", "TCP", "us", 2),
+    Metric::new("connect_us", "connect", "us", 2),
     Metric::new("fault_us", "Page fault", "us", 2),
     Metric::new("create_delete_us", "File 0K", "us", 1),
     Metric::new("create_delete_10k_us", "10K", "us", 1),
     Metric::new("pipe_mb_s", "Pipe bandwidth", "MB/s", 0),
+    Metric::new("socket_mb_s", "Socket", "MB/s", 0),
+    Metric::new("tcp_mb_s", "TCP", "MB/s", 0),
     Metric::new("reread_mb_s", "Reread", "MB/s", 0),
     Metric::new("wait_mean_us", "Wait", "us", 2),
     Metric::new("hold_mean_us", "Hold", "us", 2),

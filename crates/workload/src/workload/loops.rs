@@ -9,7 +9,7 @@ use crate::jobs::{JobError, call, check, write_all};
 
 /// Bytes of a page, the granularity of a program's accesses.
 const PAGE: usize = 4096;
-/// Bytes of one write of the loop for the bandwidth of a pipe.
+/// Bytes of one write of the loops for bandwidths of pipes and sockets.
 const PIPED: usize = 64 << 10;
 /// Bytes of the larger file that is made and removed.
 const SMALL_FILE: u64 = 10 << 10;
@@ -71,10 +71,20 @@ pub enum Operation {
     ContextSwitch,
     /// A byte to another process and one back, through two pipes.
     PipeLatency,
-    /// The same through a pair of sockets.
+    /// The same through two pairs of Unix sockets.
     SocketLatency,
+    /// The same over UDP, to this machine.
+    UdpLatency,
+    /// The same over TCP, to this machine.
+    TcpLatency,
+    /// Two TCP sockets made, connected to each other and closed.
+    Connect,
     /// 64 KiB to another process through a pipe.
     PipeBandwidth,
+    /// The same through a pair of Unix sockets.
+    SocketBandwidth,
+    /// The same over TCP, to this machine.
+    TcpBandwidth,
     /// A page of memory touched for the first time.
     Fault,
     /// An empty file made and removed.
@@ -102,7 +112,12 @@ impl Operation {
             Self::ContextSwitch => "context_switch_us",
             Self::PipeLatency => "pipe_us",
             Self::SocketLatency => "socket_us",
+            Self::UdpLatency => "udp_us",
+            Self::TcpLatency => "tcp_us",
+            Self::Connect => "connect_us",
             Self::PipeBandwidth => "pipe_mb_s",
+            Self::SocketBandwidth => "socket_mb_s",
+            Self::TcpBandwidth => "tcp_mb_s",
             Self::Fault => "fault_us",
             Self::CreateDelete => "create_delete_us",
             Self::CreateDelete10k => "create_delete_10k_us",
@@ -113,7 +128,7 @@ impl Operation {
     /// The figure of an operation that takes `ns`, on a file of `file_bytes`.
     fn figure(self, ns: f64, file_bytes: u64) -> f64 {
         let bytes = match self {
-            Self::PipeBandwidth => PIPED as u64,
+            Self::PipeBandwidth | Self::SocketBandwidth | Self::TcpBandwidth => PIPED as u64,
             Self::Reread => file_bytes,
             _ => return ns / 1e3,
         };
@@ -172,9 +187,13 @@ impl Loops {
     ) -> Result<u64, JobError> {
         match operation {
             Operation::PipeLatency => return ping_pong(k, K::pipe, times),
-            Operation::SocketLatency => return ping_pong(k, stream, times),
+            Operation::SocketLatency => return ping_pong(k, unix, times),
+            Operation::UdpLatency => return ping_pong(k, udp, times),
+            Operation::TcpLatency => return ping_pong(k, tcp, times),
             Operation::ContextSwitch => return context_switch(k, times),
-            Operation::PipeBandwidth => return through_a_pipe(k, times),
+            Operation::PipeBandwidth => return through(k, K::pipe, times),
+            Operation::SocketBandwidth => return through(k, unix, times),
+            Operation::TcpBandwidth => return through(k, tcp, times),
             Operation::Fault => {
                 let bytes = times as usize * PAGE;
                 call("sbrk", k.sbrk(bytes as isize))?;
@@ -246,18 +265,37 @@ impl Loops {
                 call("unlink", k.unlink(&path))
             }
             Operation::Reread => read_file(k, file),
+            Operation::Connect => {
+                let (client, server) = call("socket", tcp(k))?;
+                call("close", k.close(client))?;
+                call("close", k.close(server))
+            }
             Operation::ContextSwitch
             | Operation::PipeLatency
             | Operation::SocketLatency
+            | Operation::UdpLatency
+            | Operation::TcpLatency
             | Operation::PipeBandwidth
+            | Operation::SocketBandwidth
+            | Operation::TcpBandwidth
             | Operation::Fault => unreachable!("no loop that has /dev/null open"),
         }
     }
 }
 
-/// A pair of connected sockets, one for each direction.
-fn stream<K: Kernel>(k: &mut K) -> Sys<(Fd, Fd)> {
+/// A pair of connected Unix sockets, of which one direction is used.
+fn unix<K: Kernel>(k: &mut K) -> Sys<(Fd, Fd)> {
     k.sockets(SocketKind::UnixStream)
+}
+
+/// The same over UDP.
+fn udp<K: Kernel>(k: &mut K) -> Sys<(Fd, Fd)> {
+    k.sockets(SocketKind::Udp)
+}
+
+/// The same over TCP.
+fn tcp<K: Kernel>(k: &mut K) -> Sys<(Fd, Fd)> {
+    k.sockets(SocketKind::Tcp)
 }
 
 /// A byte there and back, `times` times, through two channels: nanoseconds.
@@ -301,21 +339,25 @@ fn context_switch<K: Kernel>(k: &mut K, times: u32) -> Result<u64, JobError> {
     Ok(ping_pong(k, K::pipe, times)?.saturating_sub(calls) / 2)
 }
 
-/// [`PIPED`] bytes to another process, `times` times: nanoseconds.
-fn through_a_pipe<K: Kernel>(k: &mut K, times: u32) -> Result<u64, JobError> {
-    let (from, to) = call("pipe", k.pipe())?;
+/// [`PIPED`] bytes to another process through a channel, `times` times: nanoseconds.
+fn through<K: Kernel>(
+    k: &mut K,
+    channel: fn(&mut K) -> Sys<(Fd, Fd)>,
+    times: u32,
+) -> Result<u64, JobError> {
+    let (source, sink) = call("channel", channel(k))?;
     start(k, move |k| {
-        call("close", k.close(to))?;
+        call("close", k.close(sink))?;
         let mut buffer = vec![0; PIPED];
-        while call("read", k.read(from, &mut buffer))? > 0 {}
+        while call("read", k.read(source, &mut buffer))? > 0 {}
         Ok(())
     })?;
-    call("close", k.close(from))?;
+    call("close", k.close(source))?;
     let buffer = vec![b'x'; PIPED];
     let begin = k.now();
-    (0..times).try_for_each(|_| write_all(k, to, &buffer))?;
+    (0..times).try_for_each(|_| write_all(k, sink, &buffer))?;
     let ns = k.now() - begin;
-    call("close", k.close(to))?;
+    call("close", k.close(sink))?;
     finish(k)?;
     Ok(ns)
 }
