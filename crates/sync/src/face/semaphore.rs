@@ -33,7 +33,10 @@ impl Semaphore {
     /// Acquires a permit, blocking until it is available.
     #[inline]
     pub fn acquire(&self) -> Permit<'_> {
-        self.raw.down();
+        // `down` expects one free permit, as a mutex has.
+        if !self.raw.down_at_once() {
+            self.raw.down();
+        }
         Permit(self)
     }
 

@@ -1,8 +1,8 @@
 //! [`QuotaRwLock`]: a reader/writer lock as fair as [`Quota`], to readers and to writers.
 //!
 //! Use it where readers have long critical sections; below a microsecond, a lock for one owner is
-//! as fast. Where most tasks write, use [`Quota`]: a write here has twice its atomic operations. A
-//! reader must not acquire the lock for reading again: a writer may wait between the two.
+//! as fast. Where most tasks write, use [`Quota`]: a write here has three atomic operations for its
+//! two. A reader must not acquire the lock for reading again: a writer may wait between the two.
 //!
 //! ## States
 //!
@@ -48,8 +48,8 @@
 //!
 //! ## Cost
 //!
-//! 4 bytes and the door: 12 natively. Uncontended: to read one compare-exchange
-//! and one subtraction, to write two atomic operations each way.
+//! 4 bytes and the door: 12 natively. Uncontended: to read one compare-exchange and one
+//! subtraction, to write two atomic operations, and one and a store to release.
 //!
 //! ## Lineage
 //!
@@ -172,13 +172,15 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
     /// [`WaitError`]: what ended the wait.
     pub fn write_unless(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
         self.door.down_unless(sleep, deadline)?;
-        // Acquire pairs with the releases of the previous owners.
-        if self.word.fetch_or(WRITER, Acquire) < READER {
+        // Acquire pairs with the releases of the previous owners. `WRITER` is not set (I1).
+        if self.word.fetch_add(WRITER, Acquire) < READER {
             return Ok(());
         }
         let waited = self.wait_for_readers(sleep, deadline);
         if waited.is_err() {
-            self.write_unlock();
+            // Release, as in `write_unlock`; readers may be inside.
+            self.word.fetch_and(!FLAGS, Release);
+            self.door.up();
         }
         waited
     }
@@ -221,8 +223,8 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
     /// Releases a lock acquired by [`Self::write`].
     #[inline]
     pub fn write_unlock(&self) {
-        // Release pairs with the acquire of the next owner.
-        self.word.fetch_and(!FLAGS, Release);
+        // No task changes the word (I2). Release pairs with the acquire of the next owner.
+        self.word.store(0, Release);
         self.door.up();
     }
 
