@@ -52,7 +52,7 @@ impl Diagnosis {
         });
         let in_use = CpusInUse::of(record);
         let (harmless, findings): (Vec<_>, Vec<_>) =
-            findings.into_iter().partition(|finding| is_harmless(finding, in_use));
+            findings.into_iter().partition(|finding| is_harmless(finding, record, in_use));
         let relevant = harmless.iter().filter(|finding| finding.is_relevant());
         let harmless_s: f64 = relevant.map(|finding| finding.cost_s).sum();
         let is_mostly = harmless_s > 0.0 && harmless_s >= MOSTLY * account.wait_s;
@@ -84,16 +84,18 @@ impl Diagnosis {
 /// Returns whether a finding costs little since the CPUs were in use during the waits. Waits for
 /// owners that lost their CPU to other programs need not be a problem of this one; and threads that
 /// wait for an owner that runs while no CPU is idle would wait for a CPU otherwise.
-fn is_harmless(finding: &Finding, in_use: CpusInUse) -> bool {
+fn is_harmless(finding: &Finding, record: &Record, in_use: CpusInUse) -> bool {
     /// Minimum part of the CPUs that other programs used.
     const OTHERS: f64 = 0.25;
     /// Maximum part of the time of the CPUs that was idle.
     const IDLE: f64 = 0.1;
+    /// Maximum part of the time that each lock is held: another one may limit the program.
+    const HELD: f64 = 0.5;
     /// Weight above which the changes of threads on the CPUs may cost more.
     const MOST: f64 = 2.0 * MUCH;
     let parts = [finding.share, finding.weight];
     let part = parts.into_iter().flatten().fold(f64::INFINITY, f64::min);
-    let is_full = in_use.idle() < IDLE;
+    let is_full = in_use.idle() < IDLE && held(finding, record).is_some_and(|part| part < HELD);
     match finding.problem {
         Problem::OwnerPreempted { inversion: None, .. } => {
             is_full && part < MOST || part < MUCH && in_use.others >= OTHERS * in_use.cpus
@@ -102,6 +104,15 @@ fn is_harmless(finding: &Finding, in_use: CpusInUse) -> bool {
         Problem::LongSection { .. } => is_full && part < MUCH,
         _ => false,
     }
+}
+
+/// Returns the part of the time that the lock of a finding was held, if all acquisitions were
+/// recorded: for several locks, the one that is held longest.
+fn held(finding: &Finding, record: &Record) -> Option<f64> {
+    let process = record.processes.iter().find(|process| process.pid == finding.pid)?;
+    let lock = process.locks.iter().find(|lock| lock.name == finding.lock)?;
+    let (held_s, _) = lock.held_s(process.cpu_s);
+    Some(held_s / lock.even_instances() / process.seconds.max(f64::MIN_POSITIVE))
 }
 
 /// Returns whether a finding costs so little that waits which were not recorded may cost more, or

@@ -324,9 +324,10 @@ fn waiting(
     });
     let origin = stacks.origin(&waiting, code.saturating_add(1), address);
     // Threads of Go's runtime wait for a lock with another value: this is a note, on which a thread
-    // sleeps until there is work.
+    // sleeps until there is work. Goroutines do not call futex(2).
     let is_of_go = |name: String| crate::import::is_of_go(&name);
-    if asks.value == 0 && stacks.names.name(code).is_some_and(is_of_go) {
+    let is_note = asks == Asks { operation: 128, value: 0 };
+    if is_note && stacks.names.name(code).is_some_and(is_of_go) {
         return Some(Waiting { kind: Kind::Condition, act: "wait", origin, ..waiting });
     }
     Some(Waiting { origin, ..waiting })
