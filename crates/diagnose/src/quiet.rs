@@ -52,7 +52,8 @@ impl CpusInUse {
         let program = &record.program;
         let cpu_s: f64 = record.processes.iter().map(|process| process.cpu_s).sum();
         Self {
-            program: cpu_s / program.wall_s.max(1e-9),
+            // An imported record need not contain the time of the run.
+            program: if program.wall_s > 0.0 { cpu_s / program.wall_s } else { 0.0 },
             others: program.other_cpus(),
             cpus: f64::from(program.cpus.max(1)),
         }
