@@ -13,11 +13,13 @@ use crate::sampling::attached::Attached;
 
 /// Maximum number of processes that are sampled.
 const PROCESSES: usize = 16;
-/// Minimum time between two listings of the processes, and the maximum share of a CPU for them.
-const LIST: Duration = Duration::from_millis(100);
+/// Minimum time between two listings of the processes, and the maximum share of a CPU for all but
+/// the first few, so that processes of short programs are found.
+const LIST: Duration = Duration::from_millis(20);
 const LIST_SHARE: f64 = 0.01;
+const FIRST: u32 = 5;
 /// Minimum number of samples in which a thread waits for such a lock.
-const WAITS: u64 = 10;
+const WAITS: u64 = 4;
 
 /// Locks between processes that the kernel keeps. A system call that waits for one sleeps only
 /// until another process or thread has released it.
@@ -50,6 +52,8 @@ pub(crate) struct Fileless {
     /// Processes without the object, as of programs that are linked statically.
     others: BTreeSet<u32>,
     list_next: Option<Instant>,
+    /// Number of listings.
+    lists: u32,
 }
 
 impl Fileless {
@@ -86,7 +90,9 @@ impl Fileless {
             }
         }
         let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(before));
-        self.list_next = Some(Instant::now() + took.mul_f64(1.0 / LIST_SHARE).max(LIST));
+        self.lists = self.lists.saturating_add(1);
+        let least = if self.lists > FIRST { took.mul_f64(1.0 / LIST_SHARE) } else { LIST };
+        self.list_next = Some(Instant::now() + least.max(LIST));
     }
 
     /// Adds those that waited for such a lock to the processes of a record.
