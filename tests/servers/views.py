@@ -149,7 +149,8 @@ def main():
                          + " | ".join(f"{100 * share:.0f} %" for share in part.values()) + " |")
             print(lines[-1], flush=True)
     if arguments.write:
-        generated.replace(arguments.write, "tests/servers/views.py", sys.argv[2:], lines)
+        script = "tests/servers/views.py" + (" --idle" if arguments.idle else "")
+        generated.replace(arguments.write, script, sys.argv[2:], lines)
     return 2 if len(lines) == 2 else 1 if wrong else 0
 
 
