@@ -333,7 +333,7 @@ pub enum ProcessWaits {
     System {
         /// The call.
         call: String,
-        /// What they wait for.
+        /// The kind of the lock.
         object: SystemLock,
     },
 }

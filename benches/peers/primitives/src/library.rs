@@ -214,7 +214,7 @@ macro_rules! foreign {
 
         impl $type {
             fn create(number: u32) -> Self {
-                // SAFETY: it has no requirement.
+                // SAFETY: the function accepts any number.
                 Self(unsafe { $new(number) })
             }
             $(foreign!(@operation $operation $name $($word)?);)+

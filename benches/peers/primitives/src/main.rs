@@ -1,6 +1,6 @@
-//! Convoy's primitives other than the mutex, and those of other libraries, in turns: a table of
-//! ratios. ROUNDS and words select: `3 semaphore` has three rounds of the cells whose name has
-//! that word.
+//! Convoy's primitives other than the mutex and the same primitives of other libraries, in turns: a
+//! table of ratios. Arguments: the number of rounds, and words that the names of the cells contain,
+//! as in `3 semaphore`.
 
 mod library;
 mod work;

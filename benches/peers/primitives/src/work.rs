@@ -40,14 +40,14 @@ impl Spin {
         INITIALISE.store(self.0, Relaxed);
     }
 
-    /// What a `Once` runs; C functions get no argument.
+    /// The function that a `Once` runs; C functions get no argument.
     pub extern "C" fn initialise() {
         // Relaxed: set before the threads started.
         Self(INITIALISE.load(Relaxed)).run();
     }
 }
 
-/// What one run shows.
+/// The result of one run.
 #[derive(Clone, Copy)]
 pub struct Run {
     pub per_s: f64,

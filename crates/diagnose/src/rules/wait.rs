@@ -2,7 +2,7 @@
 
 use convoy_record::{Doing, Kind as Primitive, Origin, Record, total};
 
-use crate::evidence::{Evidence, FEW_SAMPLES, Holder};
+use crate::evidence::{Evidence, FEW_SAMPLES, Holder, wait_s};
 use crate::problem::{Call, Cycle, HogSign, Inversion, Lost, Owner, Problem, Subject, Waited};
 
 /// The owner's activity is the reason if it covers this part of the wait time.
@@ -69,25 +69,35 @@ pub(crate) fn limit(evidence: &Evidence<'_>) -> Option<Problem> {
         _ => return None,
     };
     let in_use = lock.left_over().unwrap_or_else(|| held_s / seconds.max(f64::MIN_POSITIVE));
-    exhausted(evidence, in_use)
+    let waiting = evidence.wait_s / evidence.process.seconds.max(f64::MIN_POSITIVE);
+    exhausted(evidence, in_use, waiting)
 }
 
-/// A semaphore whose units several processes hold at a time.
+/// A semaphore whose units several processes hold at a time. Only processes with one thread count:
+/// that thread waits for another process, so the semaphores of this name are one.
 pub(crate) fn limit_of_processes(record: &Record, evidence: &Evidence<'_>) -> Option<Problem> {
     let lock = evidence.lock;
-    let semaphores = record.processes.iter().flat_map(|process| {
+    if evidence.process.threads > 1 {
+        return None;
+    }
+    let (mut in_use, mut waiting) = (0.0, 0.0);
+    for process in record.processes.iter().filter(|process| process.threads <= 1) {
         let same = process.locks.iter().filter(|other| {
             let is_same = other.name == lock.name && other.kind == lock.kind;
             is_same && other.kind == Primitive::Semaphore && other.instances == 1
         });
-        same.map(|same| same.held_s(process.cpu_s).0 / process.seconds.max(f64::MIN_POSITIVE))
-    });
-    exhausted(evidence, semaphores.sum())
+        for same in same {
+            let seconds = process.seconds.max(f64::MIN_POSITIVE);
+            in_use += same.held_s(process.cpu_s).0 / seconds;
+            waiting += wait_s(process, same) / seconds;
+        }
+    }
+    exhausted(evidence, in_use, waiting)
 }
 
 /// Returns the problem of a pool of which this many units are in use on average, if they are
-/// several.
-fn exhausted(evidence: &Evidence<'_>, in_use: f64) -> Option<Problem> {
+/// several, while this many threads wait for one.
+fn exhausted(evidence: &Evidence<'_>, in_use: f64, waiting: f64) -> Option<Problem> {
     /// Minimum mean number of units in use.
     const SEVERAL: f64 = 1.2;
     /// Minimum part of the waiting that the holders sleep in one call.
@@ -96,7 +106,6 @@ fn exhausted(evidence: &Evidence<'_>, in_use: f64) -> Option<Problem> {
     let call = holder.and_then(|holder| holder.call.as_ref()).map(|(call, _)| call.clone());
     let call = call.filter(|call| !is_for_interpreter(evidence, call));
     let hold_s = evidence.hold_s("");
-    let waiting = evidence.wait_s / evidence.process.seconds.max(f64::MIN_POSITIVE);
     (in_use > SEVERAL).then_some(Problem::PoolExhausted { in_use, waiting, hold_s, call })
 }
 

@@ -139,20 +139,28 @@ fn threads_that_sleep_in_flock_wait_for_the_lock_of_a_file() {
 
 #[test]
 fn units_of_a_semaphore_that_processes_share_are_added_up() {
-    fn problem(hold_s: f64) -> Problem {
+    fn problem(hold_s: f64, threads: u64) -> Option<Problem> {
         let waits =
             Site { wait: times(90, 8e-3), hold_off: times(90, hold_s), ..site("run", "lock", 90) };
         let lock = Lock { kind: Primitive::Semaphore, sites: vec![waits], ..mutex() };
-        let one = Process { threads: 1, ..process(lock, Cause::default()) };
+        let one = Process { threads, cpu_s: 0.1, ..process(lock, Cause::default()) };
         let processes = [7, 8, 9, 10].map(|pid| Process { pid, ..one.clone() }).to_vec();
         let diagnosis = Diagnosis::new(&Record { processes, ..record(Process::default()) });
-        diagnosis.first().expect("they wait").problem.clone()
+        diagnosis.findings.first().map(|finding| finding.problem.clone())
     }
-    let Problem::PoolExhausted { in_use, .. } = problem(5e-3) else {
-        panic!("{:?}", problem(5e-3))
-    };
+    let shared = problem(5e-3, 1);
+    let Some(Problem::PoolExhausted { in_use, waiting, .. }) = shared else { panic!("{shared:?}") };
     assert!((in_use - 1.8).abs() < 1e-9, "{in_use}");
-    assert!(!matches!(problem(2e-3), Problem::PoolExhausted { .. }), "one unit is enough");
+    assert!((waiting - 4.0 * 0.72).abs() < 1e-9, "in all processes: {waiting}");
+    assert!(
+        !matches!(problem(2e-3, 1), Some(Problem::PoolExhausted { .. }) | None),
+        "one unit is enough"
+    );
+    let several = problem(5e-3, 4);
+    assert!(
+        !matches!(several, Some(Problem::PoolExhausted { .. }) | None),
+        "each process may have its own"
+    );
 }
 
 #[test]

@@ -129,18 +129,20 @@ impl Stacks {
         Some(known.or_else(|| self.guess(&frames))?.waiting(frames))
     }
 
-    /// Returns the function of libc that waits for an internal lock and its return address, if the
-    /// innermost words of the stack contain one. It may have been called indirectly, or its callers
-    /// are too far away.
+    /// Returns the function of libc that waits for an internal lock and its return address, if that
+    /// is the innermost function of libc on the stack. It may have been called indirectly, or its
+    /// callers are too far away.
     fn inside(&self, words: &[u64]) -> Option<(Target, u64)> {
         /// Number of words that are checked.
         const WORDS: usize = 64;
-        words.iter().take(WORDS).find_map(|word| {
+        let mut named = words.iter().take(WORDS).filter_map(|word| {
             let code = word.saturating_sub(1);
             self.names.own(code).filter(|(path, _)| is_libc(path))?;
             let name = self.names.name(code)?;
-            runtime(&name).map(|_| (Target::Runtime(plain(&name)), *word))
-        })
+            (!name.contains("lll_lock_wait")).then_some((*word, name))
+        });
+        let (word, name) = named.next()?;
+        runtime(&name).map(|_| (Target::Runtime(plain(&name)), word))
     }
 
     /// Returns the wait from a stack that the kernel has walked by frame pointers, beginning with

@@ -378,9 +378,10 @@ impl Lock {
         if !is_pool || least < SEVERAL {
             return None;
         }
-        let held = total(self.sites.iter().map(|site| site.hold_on.count + site.hold_off.count));
+        let held = self.sites.iter().flat_map(|site| [site.hold_on.count, site.hold_off.count]);
+        let held = total(held);
         let in_use = self.held_s(0.0).0 / self.waiters.seconds.max(f64::MIN_POSITIVE);
-        // On a full machine, woken threads that look in vain wait for a CPU.
+        // On a full machine, woken threads that find no unit wait for a CPU.
         let is_held = held >= AGAIN && in_use >= UNITS;
         (mean < STEADY * least).then_some(mean).or_else(|| is_held.then_some(in_use))
     }

@@ -297,7 +297,7 @@ static void forks(void (*uses_once)(int), int object) {
     while (wait(0) > 0) many++;
 }
 
-// The children of a process share its open file, whose lock they would share, too.
+// Each child opens the file: children that inherit an open file share its lock.
 static void locks_file(int unused) {
     static int file = -1;
     (void)unused;
