@@ -3,6 +3,7 @@
 
 pub(super) mod place;
 mod polls;
+mod region;
 pub(super) mod run;
 pub(super) mod saved;
 mod stack;
@@ -21,14 +22,14 @@ use core::any::Any;
 use core::cell::{Cell, OnceCell, RefCell};
 use core::panic::Location;
 use corosensei::Coroutine;
-use corosensei::stack::DefaultStack;
 use place::Placed;
 use polls::Polls;
+use region::TaskStack;
 use state::State;
 use std::rc::Rc;
 use tasks::{Status, Task, Tasks};
 
-type Routine = Coroutine<(), (), (), DefaultStack>;
+type Routine = Coroutine<(), (), (), TaskStack>;
 
 pub(super) struct Execution {
     pub(super) tasks: Tasks,

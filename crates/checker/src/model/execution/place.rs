@@ -1,41 +1,9 @@
 //! The object that the tasks of an instance share. Like the stacks of the tasks, it has the same
 //! address in every execution on a thread, so that equal states are equal bytes.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::cell::RefCell;
+use super::region::{PART, Region};
 use std::mem::MaybeUninit;
 use std::ptr;
-
-/// Size of the place in bytes, larger than any object.
-const BYTES: usize = 64 << 10;
-/// Its alignment: two cache lines, as the locks pad.
-const ALIGNMENT: usize = 128;
-
-/// The memory for the object of a thread's executions.
-struct Place(*mut u8);
-
-impl Place {
-    const LAYOUT: Layout = match Layout::from_size_align(BYTES, ALIGNMENT) {
-        Ok(layout) => layout,
-        Err(_) => unreachable!(),
-    };
-
-    fn new() -> Self {
-        // SAFETY: the layout has a size.
-        let start = unsafe { alloc_zeroed(Self::LAYOUT) };
-        if start.is_null() {
-            handle_alloc_error(Self::LAYOUT);
-        }
-        Self(start)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout.
-        unsafe { dealloc(self.0, Self::LAYOUT) };
-    }
-}
 
 /// Reads the word of memory at `address`, which is mapped and aligned.
 pub(super) fn word(address: usize) -> u64 {
@@ -112,35 +80,33 @@ impl Drop for Placed {
 }
 
 thread_local! {
-    static PLACE: Place = Place::new();
-    /// The object of the instance that was built last and has not been executed.
-    static PLACED: RefCell<Option<Placed>> = const { RefCell::new(None) };
+    pub(super) static REGION: Region<Placed> = Region::new();
 }
 
-/// Puts `object` into the place of this thread, for the next execution, and returns its address.
+/// Puts `object` into the region of this thread, for the next execution, and returns its address.
 ///
 /// # Panics
 ///
-/// If it is larger than the place.
+/// If it is larger than its part of the region.
 pub(in crate::model) fn put<T: 'static>(object: T) -> *mut T {
-    let layout = Layout::new::<T>();
-    assert!(layout.size() <= BYTES && layout.align() <= ALIGNMENT, "the object is too large");
     // The remains of an instance that was never executed.
     drop(take());
-    let start = PLACE.with(|place| place.0);
-    // SAFETY: the place is large enough, aligned, and empty: an execution drops its object.
+    let start = REGION.with(Region::object);
+    assert!(size_of::<T>() <= PART && start.cast::<T>().is_aligned(), "the object is too large");
+    // SAFETY: the part is large enough, aligned, and empty: an execution drops its object.
     unsafe { start.cast::<T>().write(object) };
-    let words = (start.expose_provenance()..).step_by(8).take(layout.size().div_ceil(8));
-    PLACED.set(Some(Placed {
+    let words = (start.expose_provenance()..).step_by(8).take(size_of::<T>().div_ceil(8));
+    let placed = Placed {
         start,
         // SAFETY: called with the address of a `T`.
         drop: |start| unsafe { start.cast::<T>().drop_in_place() },
         before: words.map(word).collect(),
-    }));
+    };
+    REGION.with(|region| region.placed.replace(Some(placed)));
     start.cast()
 }
 
 /// Returns the object of the instance that was just built, if its tasks share one.
 pub(super) fn take() -> Option<Placed> {
-    PLACED.take()
+    REGION.with(|region| region.placed.take())
 }

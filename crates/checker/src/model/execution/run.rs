@@ -1,21 +1,22 @@
 //! Runs the tasks of an execution, one step at a time.
 
-use super::place;
+use super::place::{self, REGION};
 use super::polls::Polls;
+use super::region::TaskStack;
 use super::saved::Saved;
-use super::stack::{self, STACK};
+use super::stack;
 use super::tasks::{Status, Task, Tasks};
 use super::{EXECUTION, Execution, JUDGES_CELLS, Routine, Stale, WEAKENS, with};
 use crate::model::cycles::{Slots, served};
 use crate::model::memory::{Kind, Memory, Storage};
-use crate::model::narrative::Step;
+use crate::model::narrative::{Narrative, Step};
 use crate::model::orders::Orders;
 use crate::model::scenario::{Body, End, Failure, Property, Scenario, Verdict};
 use crate::model::schedule::Choice;
 use convoy_sync::Wake;
 use core::any::Any;
 use core::cell::{Cell, OnceCell, RefCell};
-use corosensei::stack::{DefaultStack, Stack};
+use corosensei::stack::Stack;
 use corosensei::{Coroutine, CoroutineResult};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -82,43 +83,12 @@ impl<F: FnMut(&[Choice], Option<usize>) -> Option<Choice>> Guide for F {
 }
 
 thread_local! {
-    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
-    static POOL: RefCell<Pool> = const { RefCell::new(Pool::new()) };
+    /// Memory for the routines of an execution. The next execution reuses it, since its address may
+    /// be stored on the stacks, see [`state`].
+    static ROUTINES: RefCell<Vec<Option<Routine>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Memory for the tasks of an execution. The next execution reuses it, since its addresses are
-/// stored on the stacks, see [`state`].
-struct Pool {
-    tasks: Vec<Task>,
-    routines: Vec<Option<Routine>>,
-}
-
-impl Pool {
-    const fn new() -> Self {
-        Self { tasks: Vec::new(), routines: Vec::new() }
-    }
-}
-
-impl Default for Pool {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// Returns stacks for `count` tasks, the lowest first: a task has the same stack in each execution.
-fn stacks(count: usize) -> Vec<DefaultStack> {
-    let new = || DefaultStack::new(STACK).expect("memory for a stack of 128 KiB");
-    STACKS.with(|stacks| {
-        let mut pool = stacks.borrow_mut();
-        while pool.len() < count {
-            pool.push(new());
-        }
-        pool.sort_unstable_by_key(DefaultStack::base);
-        pool.drain(..count).collect()
-    })
-}
-
-fn routine(task: usize, body: Body, stack: DefaultStack) -> Routine {
+fn routine(task: usize, body: Body, stack: TaskStack) -> Routine {
     Coroutine::with_stack(stack, move |yielder, ()| {
         with(|execution| execution.tasks[task].yielder.set(Some(core::ptr::from_ref(yielder))));
         body();
@@ -134,19 +104,21 @@ pub(in crate::model) fn run(
     narrate: bool,
     guide: &mut dyn Guide,
 ) -> Outcome {
+    // Before the first step of a task, whose first frames store registers that this may change.
+    silence_panics();
     // Words are created outside of any execution. They get their names once an execution exists.
     let instance = (scenario.build)();
-    let Pool { mut tasks, mut routines } = POOL.take();
-    let stacks = stacks(instance.tasks.len());
+    let mut routines = ROUTINES.take();
+    let stacks = REGION.with(|region| region.stacks(instance.tasks.len()));
+    let bounds = stacks.iter().map(|stack| (stack.limit().get(), stack.base().get()));
+    let tasks = Tasks(REGION.with(|region| region.tasks(bounds.map(Task::new))));
     for ((task, body), stack) in instance.tasks.into_iter().enumerate().zip(stacks) {
-        let bounds = (stack.limit().get(), stack.base().get());
-        stack::clear_used(bounds.0, bounds.1);
-        tasks.push(Task::new(bounds));
+        stack::clear_used(tasks[task].stack.1);
         routines.push(Some(routine(task, body, stack)));
     }
     let placed = place::take();
-    let mut execution = Execution {
-        tasks: Tasks(tasks),
+    let execution = Execution {
+        tasks,
         current: Cell::new(None),
         sequence: Cell::default(),
         values: Cell::default(),
@@ -164,7 +136,8 @@ pub(in crate::model) fn run(
         tail: Cell::new((0, true)),
         log: narrate.then(RefCell::default),
     };
-    EXECUTION.set(&raw const execution);
+    let execution = REGION.with(|region| region.execution(execution));
+    EXECUTION.set(&raw const *execution);
     set_gates(scenario, memory);
     // The steps of a task before its first visible operation are invisible to other tasks.
     for task in 0..routines.len() {
@@ -191,7 +164,6 @@ pub(in crate::model) fn run(
         if let Some(mut routine) = routine.take() {
             execution.current.set(Some(task));
             routine.force_unwind();
-            STACKS.with(|stacks| stacks.borrow_mut().push(routine.into_stack()));
         }
     }
     EXECUTION.set(core::ptr::null());
@@ -199,12 +171,11 @@ pub(in crate::model) fn run(
     JUDGES_CELLS.set(false);
     let again = begin_again();
     scenario.sequential.set(scenario.sequential.get() || again);
-    let steps = execution.log.take().map_or_else(Vec::new, |log| log.into_inner().steps());
-    let Execution { tasks: Tasks(mut tasks), failure, .. } = execution;
-    tasks.clear();
+    let narrative = execution.log.as_ref().map(RefCell::take);
     routines.clear();
-    POOL.set(Pool { tasks, routines });
-    Outcome { failure: failure.into_inner(), steps, again }
+    ROUTINES.set(routines);
+    let steps = narrative.map_or_else(Vec::new, Narrative::steps);
+    Outcome { failure: execution.failure.take(), steps, again }
 }
 
 /// Sets what the operations of the running execution do beyond their access.
@@ -312,7 +283,6 @@ fn advance(execution: &Execution, routines: &mut [Option<Routine>], task: usize)
     execution.current.set(Some(task));
     execution.sequence.set(execution.sequence.get() + 1);
     let suspended = &execution.tasks[task];
-    silence_panics();
     let mut resumed = catch_unwind(AssertUnwindSafe(|| routine.resume(())));
     while matches!(resumed, Ok(CoroutineResult::Yield(()))) {
         let (limit, low) = (suspended.stack.0, suspended.low());

@@ -52,7 +52,8 @@ impl Saved {
         };
         self.routines.clear();
         self.routines.extend(routines.iter().map(bits));
-        self.tasks.clone_from(&execution.tasks.0);
+        self.tasks.clear();
+        self.tasks.extend_from_slice(&execution.tasks);
         self.storage.clone_from(&execution.storage.borrow());
         let (sequence, hurries) = (execution.sequence.get(), execution.hurries.get());
         Some(Self { sequence, hurries, tail: execution.tail.get(), last, step, ..self })

@@ -55,13 +55,13 @@ pub(in crate::model) struct Task {
 }
 
 /// The tasks of an execution, by their numbers.
-pub(in crate::model) struct Tasks(pub(super) Vec<Task>);
+pub(in crate::model) struct Tasks(pub(super) &'static [Task]);
 
 impl Deref for Tasks {
     type Target = [Task];
 
     fn deref(&self) -> &[Task] {
-        &self.0
+        self.0
     }
 }
 
