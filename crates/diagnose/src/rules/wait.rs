@@ -140,7 +140,7 @@ pub(crate) fn starvation(evidence: &Evidence<'_>) -> Option<Problem> {
 
 /// The owner sleeps in a system call.
 pub(crate) fn asleep(evidence: &Evidence<'_>) -> Option<Problem> {
-    let holder = evidence.holder.as_ref()?;
+    let Some(holder) = evidence.seen_holder() else { return asleep_by_kernel(evidence) };
     let (call, place) = holder.call.as_ref()?;
     // An owner that waits in futex(2) may just be waiting for this lock again.
     let is_vague = *call == Call::Futex;
@@ -162,6 +162,19 @@ pub(crate) fn asleep(evidence: &Evidence<'_>) -> Option<Problem> {
     let parks = takes_turns || call.waits_for_input() && evidence.is_released_at_once();
     let place = crate::account::known(place);
     Some(Problem::OwnerAsleep { owner, call: call.clone(), place, parks })
+}
+
+/// The owner sleeps, according to the kernel alone: it is not known where. Holds that began with a
+/// wait were timed.
+fn asleep_by_kernel(evidence: &Evidence<'_>) -> Option<Problem> {
+    let held = evidence.lock.held.filter(|held| held.count >= FEW_SAMPLES)?;
+    let is_asleep = evidence.counts_only_waits() && held.asleep_s >= MOSTLY * held.total_s;
+    is_asleep.then(|| Problem::OwnerAsleep {
+        owner: evidence.owner(),
+        call: Call::Unseen,
+        place: None,
+        parks: false,
+    })
 }
 
 /// The owner waits for another lock.
@@ -203,7 +216,7 @@ pub(crate) fn spins(evidence: &Evidence<'_>) -> Option<Problem> {
 }
 
 pub(crate) fn preempted(evidence: &Evidence<'_>) -> Option<Problem> {
-    let holder = evidence.holder.as_ref()?;
+    let Some(holder) = evidence.seen_holder() else { return woken(evidence) };
     let owner = evidence.owner();
     let is_known = holder.ran.is_some() || holder.samples >= FEW_SAMPLES;
     // Samples that found the owner running explain as much of the time as they are.
@@ -218,6 +231,25 @@ pub(crate) fn preempted(evidence: &Evidence<'_>) -> Option<Problem> {
     let (lost, inversion) = (Lost::Cpu(lost), inversion(evidence));
     let queued = evidence.queued();
     (!is_long).then_some(Problem::OwnerPreempted { owner, lost, queued, inversion })
+}
+
+/// The lock has been released, and the thread that was woken for it has no CPU yet. Of a lock that
+/// only the kernel shows, no owner is known, but how long woken threads wait for a CPU is.
+///
+/// Such a lock is timed from a wait until the owner next wakes a thread, which may be after many
+/// critical sections. So their median counts, which is short if most end with a wakeup.
+fn woken(evidence: &Evidence<'_>) -> Option<Problem> {
+    let wait = evidence.lock.all(|site| &site.wait).total_s;
+    let free = evidence.lock.all(|site| &site.handoff).total_s / wait.max(f64::MIN_POSITIVE);
+    let held = evidence.lock.all(|site| &site.hold_on);
+    let is_short = held.percentile_s(50.0).is_some_and(|median_s| median_s < LONG_S);
+    let is_known = evidence.counts_only_waits() && is_short && free >= REASON;
+    is_known.then(|| Problem::OwnerPreempted {
+        owner: evidence.owner(),
+        lost: Lost::Free(free.min(1.0)),
+        queued: evidence.queued(),
+        inversion: None,
+    })
 }
 
 /// Returns the threads of the most frequent priority inversion at the lock, if it was sampled often
@@ -331,11 +363,13 @@ pub(crate) fn short(evidence: &Evidence<'_>) -> Option<Problem> {
 /// seconds, if the known critical sections are too short to explain the waits. The time during
 /// which threads wait, divided by all acquisitions, is one critical section plus the wakeup of the
 /// next owner. Of a lock whose waits alone are counted the number of acquisitions is not known.
+/// Samples miss short waits, so their mean is too long.
 fn unseen_s(evidence: &Evidence<'_>) -> Option<f64> {
     let lock = evidence.lock;
     let holder = evidence.holder.as_ref();
     let is_known = holder.is_some_and(|holder| !holder.place.is_empty());
-    if is_known || !evidence.counts_only_waits() {
+    let is_sampled = lock.all(|site| &site.handoff).count == 0;
+    if is_known || is_sampled || !evidence.counts_only_waits() {
         return None;
     }
     let each_s = lock.waiters.seconds / lock.count().max(1) as f64;
@@ -346,6 +380,12 @@ fn unseen_s(evidence: &Evidence<'_>) -> Option<f64> {
 }
 
 impl Evidence<'_> {
+    /// Returns the holder, if it was sampled or its time was measured.
+    fn seen_holder(&self) -> Option<&Holder<'_>> {
+        let holder = self.holder.as_ref();
+        holder.filter(|holder| holder.ran.is_some() || holder.samples > 0)
+    }
+
     /// Returns whether only waits for the lock are counted, not its acquisitions.
     fn counts_only_waits(&self) -> bool {
         self.process.futexes.iter().any(|futex| std::ptr::eq(futex, self.lock))

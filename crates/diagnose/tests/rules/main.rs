@@ -11,8 +11,8 @@ use convoy_diagnose::{
     Call, Cure, Cycle, Diagnosis, Finding, Gap, HogSign, Kind, Lost, Problem, Quiet, Verdict,
 };
 use convoy_record::{
-    Cause, Doing, Inversion, JAVA, Kind as Primitive, Lock, Origin, Pending, Process, Record, Seen,
-    Site, Times, UNNAMED, Waiters,
+    Cause, Doing, Held, Inversion, JAVA, Kind as Primitive, Lock, Origin, Pending, Process, Record,
+    Seen, Site, Times, UNNAMED, Waiters,
 };
 use made::{cause, mutex, process, record, seen, site, times};
 
@@ -318,10 +318,14 @@ fn a_herd_wakes_for_nothing_and_a_phase_does_not() {
 #[test]
 fn an_owner_that_the_kernel_does_not_show_is_not_known() {
     fn held(count: u64, seconds: f64, hold_on: Times) -> Process {
+        woken(count, seconds, hold_on, times(2000, 50e-6))
+    }
+    fn woken(count: u64, seconds: f64, hold_on: Times, handoff: Times) -> Process {
         let lookup = Site {
             contended: 2000,
             wait: times(2000, 4e-3),
             hold_on,
+            handoff,
             ..site("lookup", "lock", count)
         };
         let waiters = Waiters { seconds, ..Waiters::default() };
@@ -336,7 +340,24 @@ fn an_owner_that_the_kernel_does_not_show_is_not_known() {
     // The holds that began with a wait were timed, and nothing says that others are longer.
     let timed = times(2000, 3e-6);
     assert_eq!(kind(held(2000, 2.0, timed.clone())), Some(Kind::ShortSections));
-    assert_eq!(kind(held(100_000, 2.0, timed)), Some(Kind::ShortSections));
+    assert_eq!(kind(held(100_000, 2.0, timed.clone())), Some(Kind::ShortSections));
+    // Samples miss most waits.
+    let sampled = problem(woken(2000, 2.0, Times::default(), Times::default()));
+    assert!(matches!(sampled, Problem::Contended { unseen_s: None, .. }), "{sampled:?}");
+    // Threads were woken at once and waited for a CPU. Some holds ended long before the owner next
+    // woke a thread.
+    let mut uneven = timed;
+    uneven.add(&times(100, 3e-3));
+    let full = problem(woken(2000, 2.0, uneven.clone(), times(2000, 3e-3)));
+    let Problem::OwnerPreempted { lost: Lost::Free(free), .. } = full else { panic!("{full:?}") };
+    assert!((free - 0.75).abs() < 1e-9);
+    let mut long = woken(2000, 2.0, uneven, times(2000, 50e-6));
+    assert_eq!(kind(long.clone()), Some(Kind::LongSection));
+    // Only the kernel saw that the owner sleeps.
+    let held = Held { count: 2000, total_s: 1.9, asleep_s: 1.8, ..Held::default() };
+    long.futexes[0].held = Some(held);
+    let asleep = problem(long);
+    assert!(matches!(asleep, Problem::OwnerAsleep { call: Call::Unseen, .. }), "{asleep:?}");
 }
 
 #[test]

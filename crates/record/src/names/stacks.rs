@@ -48,6 +48,7 @@ impl Target {
         names.iter().find_map(|name| match act(name) {
             Some((kind, act)) => Some(Self::Lock(kind, act)),
             None if is_join(name) => Some(Self::Join),
+            None if is_lock_of_openmp(name) => Some(Self::Word(Kind::Mutex, "lock")),
             None => runtime(name).map(|_| Self::Runtime(plain(name))),
         })
     }
@@ -225,6 +226,14 @@ impl Stacks {
         let (module, own) = module(&self.names, &mut self.modules, address)?;
         module.called(own)
     }
+}
+
+/// Returns whether a function of OpenMP's runtime acquires a lock of the program: one of GCC's or
+/// LLVM's for a `critical` construct, or one of the interface for locks.
+fn is_lock_of_openmp(name: &str) -> bool {
+    ["GOMP_critical_", "GOMP_atomic_start", "__kmpc_critical", "omp_set_lock", "omp_set_nest_lock"]
+        .iter()
+        .any(|begin| name.starts_with(begin))
 }
 
 /// Returns the lock and the operation of a function that only acquires locks for its callers, by
