@@ -1,6 +1,6 @@
 //! The first sentences about a program whose locks cost little, or whose waits are not known.
 
-use convoy_diagnose::{Activity, ConditionWaits, CpusInUse, EndedBy, Gap, Quiet, Spread};
+use convoy_diagnose::{Activity, BusyPool, ConditionWaits, CpusInUse, EndedBy, Gap, Quiet, Spread};
 
 use super::gap;
 use super::phrase::{at, count, list, percent, seconds};
@@ -16,10 +16,26 @@ pub(super) fn text(quiet: &Quiet) -> String {
         Some(gap) => gap::text(gap),
         None => waits(quiet),
     };
+    let first = match &quiet.busy_pool {
+        Some(pool) => format!("{} {first}", busy_pool(*pool)),
+        None => first,
+    };
     match &quiet.activity {
         Some(activity) => format!("{first} {}", self::activity(activity)),
         None => first,
     }
+}
+
+/// Returns that work queues for the threads of libuv, and how to get more of them.
+fn busy_pool(pool: BusyPool) -> String {
+    format!(
+        "The {} threads of libuv's pool had work during {} of their time, so short requests \
+         (files, names of hosts, compression, keys) wait behind long ones. Give it more threads: \
+         UV_THREADPOOL_SIZE={}.",
+        pool.threads,
+        percent(pool.busy),
+        4 * pool.threads
+    )
 }
 
 /// Mean number of CPUs that is not mentioned.
