@@ -56,6 +56,10 @@ pub(super) fn falls_asleep(p: &mut Writer<'_>, next: Label) {
     p.a.set(R2, WAS_INTERRUPTED).load(R1, Fp, REGISTERS + registers::TIMEOUT);
     p.a.jump(If::Equal, R1, 0, endless).set(R2, MAY_TIME_OUT).here(endless);
     p.a.store(R7, w(thread::ENDED_BY), R2);
+    // A thread that waits for the word has released it, although that woke no thread.
+    let is_other = p.a.label();
+    p.a.load(R1, R7, w(thread::HELD)).load(R2, Fp, KEY + 8).jump(If::NotEqual, R1, R2, is_other);
+    p.a.store(R7, w(thread::HELD_SINCE), 0).here(is_other);
     let out = std::mem::replace(&mut p.out, next);
     let [other, known] = [(); 2].map(|()| p.a.label());
     // A thread that waits for one word again and again does so from one stack: walking it takes
