@@ -179,8 +179,10 @@ impl<'a> Evidence<'a> {
             process,
             lock,
             wait_s,
-            // Some imports do not contain the number of threads.
-            share: (time_s > 0.0 && process.threads > 0).then(|| (wait_s / time_s).min(1.0)),
+            // Some imports do not contain the number of threads. A process whose threads use no
+            // recorded lock has samples of them.
+            share: (time_s > 0.0 && total([process.threads, process.looks]) > 0)
+                .then(|| (wait_s / time_s).min(1.0)),
             place: longest.map_or("", |site| site.place.as_str()),
             place_share: longest_s / wait_s.max(f64::MIN_POSITIVE),
             holder: Holder::new(process, lock),
