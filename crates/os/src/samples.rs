@@ -24,7 +24,7 @@ const WHAT: u64 = 1 | 1 << 1 | 1 << 5 | if REGISTERS == 0 { 0 } else { 1 << 12 }
 /// flags, r8 to r15.
 const REGISTERS: u64 = if cfg!(target_arch = "x86_64") { 0xff | 1 << 9 | 0xff << 16 } else { 0 };
 /// The numbers of these registers in instructions, in the same order, without the flags.
-const NUMBERS: [u32; 8] = [0, 3, 1, 2, 6, 7, 5, 4];
+const NUMBERS: [usize; 8] = [0, 3, 1, 2, 6, 7, 5, 4];
 /// Of the flags, the one for a result of zero.
 const ZERO: u64 = 1 << 6;
 /// Leaves the kernel out, and counts samples a second.
@@ -68,9 +68,27 @@ pub struct Sample {
     pub thread: u32,
     /// The place and its callers by frame pointers, the innermost first.
     pub chain: Vec<u64>,
-    /// Bit N: the lowest byte of register N of the machine's instructions is not 0. Bit 16: the
-    /// last result was 0. None: the registers are not known.
-    pub registers: Option<u32>,
+    /// None: they are not known.
+    pub registers: Option<Registers>,
+}
+
+/// The registers of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// The general registers, by their numbers in the machine's instructions.
+    pub values: [u64; 16],
+    /// Whether the last result was 0.
+    pub is_zero: bool,
+}
+
+impl Registers {
+    /// Returns a summary. Bit N: the lowest byte of register N is not 0. Bit 16: the last result
+    /// was 0.
+    pub fn bits(&self) -> u32 {
+        let bits =
+            self.values.iter().zip(0..).map(|(value, at)| u32::from(*value as u8 != 0) << at);
+        bits.fold(u32::from(self.is_zero) << 16, |all, bit| all | bit)
+    }
 }
 
 /// The samples of one CPU.
@@ -392,18 +410,17 @@ fn sample(bytes: &[u8]) -> Sample {
 }
 
 /// The registers of a sample from its last words: the kind of machine, then their values.
-fn registers(words: &[u64]) -> Option<u32> {
+fn registers(words: &[u64]) -> Option<Registers> {
     let (machine, values) = words.split_first()?;
     if *machine == 0 || values.len() != REGISTERS.count_ones() as usize {
         return None;
     }
     let (low, rest) = values.split_at(NUMBERS.len());
     let (flags, high) = rest.split_first()?;
-    let bit = |value: &u64, number: u32| u32::from(*value as u8 != 0) << number;
-    let low = NUMBERS.iter().zip(low).map(|(number, value)| bit(value, *number));
-    let high = high.iter().zip(8..).map(|(value, number)| bit(value, number));
-    let zero = u32::from(flags & ZERO != 0) << 16;
-    Some(low.chain(high).fold(zero, |all, bit| all | bit))
+    let mut registers = Registers { is_zero: flags & ZERO != 0, ..Registers::default() };
+    NUMBERS.iter().zip(low).for_each(|(number, value)| registers.values[*number] = *value);
+    registers.values[NUMBERS.len()..].copy_from_slice(high);
+    Some(registers)
 }
 
 #[cfg(test)]
@@ -454,9 +471,12 @@ mod tests {
         let mut words = [0; 18];
         // The kind of machine, bx, flags, r8.
         (words[0], words[2], words[9], words[10]) = (2, 0x101, 0x246, 1);
-        assert_eq!(registers(&words), Some(1 << 3 | 1 << 8 | 1 << 16));
+        let all = registers(&words).expect("the machine is known");
+        assert_eq!((all.values[3], all.values[8], all.is_zero), (0x101, 1, true));
+        assert_eq!(all.bits(), 1 << 3 | 1 << 8 | 1 << 16);
         words[2] = 0x100;
-        assert_eq!(registers(&words), Some(1 << 8 | 1 << 16), "the lowest byte counts");
+        let bits = registers(&words).map(|all| all.bits());
+        assert_eq!(bits, Some(1 << 8 | 1 << 16), "the lowest byte counts");
         assert_eq!(registers(&[0]), None);
     }
 

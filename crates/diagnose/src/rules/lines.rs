@@ -93,12 +93,13 @@ pub(crate) fn readers(process: &Process, lock: &Lock) -> Option<Finding> {
 
 /// Returns a finding if threads add to one counter.
 pub(crate) fn additions(process: &Process) -> Option<Finding> {
-    let hot: Option<&Hot> =
-        process.hot.iter().filter(|hot| !is_of_libc(hot)).max_by_key(|hot| hot.atomics);
-    let hot = hot?;
-    let share = hot.atomics as f64 / process.samples.max(1) as f64;
+    // A line that one thread writes stays in its CPU's cache.
+    let moves = |hot: &Hot| hot.atomics.saturating_sub(hot.apart);
+    let hot = process.hot.iter().filter(|hot| !is_of_libc(hot)).max_by_key(|hot| moves(hot))?;
+    let samples = moves(hot);
+    let share = samples as f64 / process.samples.max(1) as f64;
     let is_alone = threads(process) < 1.5;
-    if hot.atomics < SAMPLES || share < SPINS || is_alone {
+    if samples < SAMPLES || share < SPINS || is_alone {
         return None;
     }
     let plain = Plain {
@@ -107,7 +108,7 @@ pub(crate) fn additions(process: &Process) -> Option<Finding> {
         share: Some(share),
         cost_s: share * process.cpu_s,
         source: Source::Sampled,
-        observations: hot.atomics,
+        observations: samples,
     };
     let counter = Counter::Additions { place: hot.place.clone() };
     Some(plain.finding(Problem::ReaderCounter { counter }))

@@ -22,4 +22,7 @@ pub struct Hot {
     /// Number of these at atomic additions and similar instructions.
     #[serde(default)]
     pub atomics: u64,
+    /// Number of these whose cache lines only one thread was seen writing.
+    #[serde(default)]
+    pub apart: u64,
 }

@@ -11,6 +11,7 @@ use crate::names::Names;
 use crate::names::elf::Elf;
 use crate::record::Process;
 use crate::record::hotspot::Hot;
+use crate::sampling::cache_lines::{Addition, Lines};
 use crate::sampling::spin_loops::{only_reads, operands};
 
 /// Samples per second of CPU time, on machines of up to 64 CPUs.
@@ -33,6 +34,7 @@ pub(crate) type Places = BTreeMap<(Vec<u64>, Option<u32>), u64>;
 struct Found {
     places: Places,
     threads: BTreeSet<u32>,
+    lines: Lines,
     /// Its memory map when it was first seen.
     maps: String,
 }
@@ -85,9 +87,12 @@ impl Sampling {
             samples.read(|Sample { process, thread, mut chain, registers }| {
                 chain.truncate(2);
                 let found = found.entry(process).or_default();
-                let places = &mut found.places;
                 let is_place = !chain.is_empty();
-                let key = (chain, registers);
+                if let (Some(at), Some(registers)) = (chain.first(), registers) {
+                    found.lines.look(*at, thread, registers.values);
+                }
+                let key = (chain, registers.map(|registers| registers.bits()));
+                let places = &mut found.places;
                 if is_place && (places.len() < MOST || places.contains_key(&key)) {
                     *places.entry(key).or_default() += 1;
                 }
@@ -127,7 +132,8 @@ impl Sampling {
     /// Returns the functions of a process, most samples first, and the number of all its samples.
     pub(crate) fn take(&mut self, pid: u32, names: &Names) -> (Vec<Hot>, u64) {
         self.look();
-        hot(self.found.remove(&pid).unwrap_or_default().places, names)
+        let found = self.found.remove(&pid).unwrap_or_default();
+        hot(found.places, found.lines, names)
     }
 }
 
@@ -141,11 +147,12 @@ pub(crate) fn lately(now: &Places, then: Option<&Places>, names: &Names) -> (Vec
     let mut grown: Vec<_> = grown.filter(|(_, count)| *count > 0).collect();
     grown.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     grown.truncate(LATELY);
-    hot(grown.into_iter().map(|(place, count)| (place.clone(), count)).collect(), names)
+    let places = grown.into_iter().map(|(place, count)| (place.clone(), count)).collect();
+    hot(places, Lines::default(), names)
 }
 
 /// Returns the functions of these places, most samples first, and the number of all samples.
-fn hot(mut places: Places, names: &Names) -> (Vec<Hot>, u64) {
+fn hot(mut places: Places, mut lines: Lines, names: &Names) -> (Vec<Hot>, u64) {
     // The overhead of recording is not work of the program.
     places.retain(|(chain, _), _| !names.is_recorder(chain[0]));
     let total = places.values().sum();
@@ -166,14 +173,18 @@ fn hot(mut places: Places, names: &Names) -> (Vec<Hot>, u64) {
         }
         match code.kind(names, chain[0], registers) {
             Kind::Spins => sum.hot.spins += count,
-            Kind::Atomic => sum.hot.atomics += count,
+            Kind::Atomic(addition) => {
+                sum.hot.atomics += count;
+                *sum.additions.entry(chain[0]).or_default() += count;
+                lines.add(chain[0], &addition);
+            }
             Kind::Other => {}
         }
     }
     let mut all: Vec<Sum> = all.into_values().collect();
     all.sort_by_key(|sum| std::cmp::Reverse(sum.hot.count));
     all.truncate(KEPT);
-    (all.into_iter().map(|sum| sum.named(names)).collect(), total)
+    (all.into_iter().map(|sum| sum.named(names, &lines)).collect(), total)
 }
 
 /// Samples of one function.
@@ -182,10 +193,14 @@ struct Sum {
     hot: Hot,
     lines: BTreeMap<String, u64>,
     callers: BTreeMap<u64, u64>,
+    /// Samples at atomic additions, by their places.
+    additions: BTreeMap<u64, u64>,
 }
 
 impl Sum {
-    fn named(mut self, names: &Names) -> Hot {
+    fn named(mut self, names: &Names, lines: &Lines) -> Hot {
+        let apart = self.additions.iter().map(|(at, count)| lines.apart(*at) * *count as f64);
+        self.hot.apart = apart.sum::<f64>() as u64;
         let most = self.lines.into_iter().max_by_key(|(_, count)| *count);
         self.hot.place = most.map_or_else(String::new, |(place, _)| place);
         let caller = self.callers.into_iter().max_by_key(|(_, count)| *count);
@@ -197,7 +212,7 @@ impl Sum {
 /// Kind of the instruction at a place.
 enum Kind {
     Spins,
-    Atomic,
+    Atomic(Addition),
     Other,
 }
 
@@ -232,13 +247,21 @@ fn kind(before: &[u8], after: &[u8], registers: Option<u32>) -> Kind {
     }
     // The sample of a slow instruction is at the next instruction.
     let ends = |length: &usize| Atomic::read(&before[before.len() - length..], *length);
-    match (2..=before.len().min(12)).rev().find_map(|length| ends(&length)) {
-        Some(Atomic::Adds) => Kind::Atomic,
-        Some(one) if one.is_in_vain(after, registers) => Kind::Spins,
+    let ending = (2..=before.len().min(12)).rev();
+    match ending
+        .map(|length| (ends(&length), length))
+        .find_map(|(one, length)| Some((one?, length)))
+    {
+        Some((Atomic::Adds, length)) => {
+            Kind::Atomic(Addition::new(&before[before.len() - length..], 0))
+        }
+        Some((one, _)) if one.is_in_vain(after, registers) => Kind::Spins,
         Some(_) => Kind::Other,
         None => {
-            let adds = |length| matches!(Atomic::read(after, length), Some(Atomic::Adds));
-            if (2..=12).any(adds) { Kind::Atomic } else { Kind::Other }
+            let adds = |length: &usize| matches!(Atomic::read(after, *length), Some(Atomic::Adds));
+            (2..=after.len().min(12)).find(adds).map_or(Kind::Other, |length| {
+                Kind::Atomic(Addition::new(&after[..length], length as u64))
+            })
         }
     }
 }
@@ -347,7 +370,8 @@ mod tests {
         // Any code exchanges registers.
         assert!(!spins(&[0x87, 0xd8], &[0x85, 0xc0], Some(1)));
         assert!(!spins(&[0x48, 0x0f, 0xaf, 0xc1], &[0x48, 0x01, 0xd0], Some(1)));
-        let adds = |before: &[u8], after: &[u8]| matches!(kind(before, after, None), Kind::Atomic);
+        let adds =
+            |before: &[u8], after: &[u8]| matches!(kind(before, after, None), Kind::Atomic(_));
         assert!(adds(&[0xf0, 0x0f, 0xc1, 0x07], &[0x85, 0xc0]));
         assert!(adds(&[], &[0xf0, 0x83, 0x47, 0x08, 0x01]));
     }

@@ -2,6 +2,7 @@
 //! that use CPU time.
 
 pub mod attached;
+pub(crate) mod cache_lines;
 pub(crate) mod counts;
 pub(crate) mod cpu_time;
 pub(crate) mod fileless;
