@@ -11,7 +11,7 @@ use crate::names::cxx::without_arguments;
 /// acquires locks for its callers, and has many callers.
 pub(crate) fn passes_on(name: &str) -> bool {
     /// Parts of the names of such classes and libraries.
-    const KINDS: [&str; 12] = [
+    const KINDS: [&str; 10] = [
         "mutex",
         "futex",
         "__gthread",
@@ -22,12 +22,11 @@ pub(crate) fn passes_on(name: &str) -> bool {
         "condvar",
         "condition_variable",
         "semaphore",
-        "semacquire",
-        "pythread_acquire_lock",
     ];
-    /// Operations of such functions. A constructor is named after its class.
-    const ACTS: [&str; 8] =
-        ["lock", "mutex", "acquire", "wait", "enter", "init", "sem", "contended"];
+    /// Parts of names that contain the operation, too.
+    const OPERATIONS: [&str; 2] = ["semacquire", "pythread_acquire_lock"];
+    /// Operations of such functions.
+    const ACTS: [&str; 6] = ["lock", "acquire", "wait", "enter", "init", "contended"];
     /// Functions between a program and its heap, its counters, or the waiting functions of its
     /// library.
     const OTHERS: [&str; 24] = [
@@ -56,11 +55,20 @@ pub(crate) fn passes_on(name: &str) -> bool {
         "std::try_lock",
         "runtime.(*semaroot).",
     ];
-    let name = without_types(without_arguments(name)).to_ascii_lowercase();
-    let last = name.rsplit("::").next().unwrap_or(&name);
-    let last = last.rsplit(").").next().unwrap_or(last);
+    let whole = without_arguments(name).to_ascii_lowercase();
+    let name = without_types(&whole);
+    let (class, last) = name.rsplit_once("::").unwrap_or(("", name));
+    let last = last.rsplit(").").next().unwrap_or(last).trim_start_matches('~');
+    // A constructor is named after its class.
+    let is_class = name.len() < whole.len() || class.rsplit("::").next() == Some(last);
+    // `mutex_test` locks nothing for its callers.
+    let acts = || {
+        let rest = KINDS.iter().fold(last.to_owned(), |rest, kind| rest.replace(kind, " "));
+        is_class || KINDS.contains(&last) || ACTS.iter().any(|act| rest.contains(act))
+    };
     OTHERS.iter().any(|other| name.trim_start_matches('<').starts_with(other))
-        || KINDS.iter().any(|kind| name.contains(kind)) && ACTS.iter().any(|act| last.contains(act))
+        || OPERATIONS.iter().any(|operation| name.contains(operation))
+        || KINDS.iter().any(|kind| name.contains(kind)) && acts()
 }
 
 /// Returns a name without its template arguments, which name other classes.
@@ -131,8 +139,22 @@ mod tests {
         {
             assert!(passes_on(name), "{name}");
         }
+        for name in [
+            "std::unique_lock<std::mutex>::unique_lock",
+            "rocksdb::port::RWMutex::RWMutex",
+            "lock_guard",
+            "internal/poll.(*fdMutex).rwlock",
+            "sync.runtime_SemacquireRWMutexR",
+            "PyThread_acquire_lock_timed",
+            "std::counting_semaphore<2l>::acquire",
+        ] {
+            assert!(passes_on(name), "{name}");
+        }
         for name in ["main.(*Mutexes).Book", "main.(*Ledger).Book", "lock_rename"] {
             assert!(!passes_on(name), "{name}");
+        }
+        for name in ["mutex_work", "rwlock_reader", "semaphore_pool", "bench::mutex_sleep"] {
+            assert!(!passes_on(name), "{name} is named after its subject");
         }
     }
 }
