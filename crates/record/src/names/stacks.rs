@@ -119,9 +119,7 @@ impl Stacks {
                 break;
             }
         }
-        if let Some((found, word)) = self.inside(words).filter(|_| known.is_none())
-            && found.fits(asks)
-        {
+        if let Some((found, word)) = self.inside(words, asks).filter(|_| known.is_none()) {
             if frames.is_empty() {
                 frames.push(word);
             }
@@ -132,18 +130,31 @@ impl Stacks {
 
     /// Returns the function of libc that waits for an internal lock and its return address, if that
     /// is the innermost function of libc on the stack. It may have been called indirectly, or its
-    /// callers are too far away.
-    fn inside(&self, words: &[u64]) -> Option<(Target, u64)> {
+    /// callers are too far away. If libc's functions for reader/writer locks wait, their caller is
+    /// the next function of any file.
+    fn inside(&self, words: &[u64], asks: Asks) -> Option<(Target, u64)> {
         /// Number of words that are checked.
         const WORDS: usize = 64;
-        let mut named = words.iter().take(WORDS).filter_map(|word| {
+        let mut is_rwlock = false;
+        for (index, word) in words.iter().enumerate().take(WORDS) {
             let code = word.saturating_sub(1);
-            self.names.own(code).filter(|(path, _)| is_libc(path))?;
-            let name = self.names.name(code)?;
-            (!name.contains("lll_lock_wait")).then_some((*word, name))
-        });
-        let (word, name) = named.next()?;
-        runtime(&name).map(|_| (Target::Runtime(plain(&name)), word))
+            let Some((path, _)) = self.names.own(code) else { continue };
+            if !is_rwlock && !is_libc(path) {
+                continue;
+            }
+            let Some(name) = self.names.name(code) else { continue };
+            let is_runtime = is_libc(path) && runtime(&name).is_some();
+            // The system call itself may be in a function without a symbol.
+            let is_waiting = name.contains("lll_lock_wait") || index == 0 && !is_runtime;
+            if name.contains("pthread_rwlock_") {
+                is_rwlock = true;
+            } else if !is_waiting {
+                let target = Target::Runtime(plain(&name));
+                let fits = is_runtime && (is_rwlock || target.fits(asks));
+                return fits.then_some((target, *word));
+            }
+        }
+        None
     }
 
     /// Returns the wait from a stack that the kernel has walked by frame pointers, beginning with
@@ -172,15 +183,17 @@ impl Stacks {
         let code = chain.first().copied().filter(|code| is_known(self, *code));
         let inside = code.map(|code| code + 1);
         let frames: Vec<u64> = inside.into_iter().chain(first).chain(callers).collect();
+        let is_inside_libc = self.inside(words, asks).is_some();
+        let fits = |found: &Target| found.fits(asks) || is_inside_libc;
         let known = frames.iter().position(|frame| {
             let target = self.target(*frame).unwrap_or_default();
-            Target::of(&target).is_some_and(|found| found.fits(asks))
+            Target::of(&target).is_some_and(|found| fits(&found))
         });
         let from = known.unwrap_or(0);
         let frames: Vec<u64> =
             frames[from..].iter().copied().filter(|frame| is_known(self, *frame)).collect();
         let target = self.target(*frames.first()?).unwrap_or_default();
-        let found = Target::of(&target).filter(|found| found.fits(asks));
+        let found = Target::of(&target).filter(fits);
         Some(found.or_else(|| self.guess(&frames))?.waiting(frames))
     }
 
