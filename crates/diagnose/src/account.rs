@@ -3,7 +3,9 @@
 
 use std::cmp::Reverse;
 
-use convoy_record::{HANDOFF, Kind as Primitive, LOCK_OF, Lock, Process, Record, busy_s, total};
+use convoy_record::{
+    HANDOFF, JvmWait, Kind as Primitive, LOCK_OF, Lock, Process, Record, busy_s, java_wait, total,
+};
 use serde::Serialize;
 
 use crate::evidence;
@@ -144,6 +146,13 @@ pub fn is_owned(lock: &Lock) -> bool {
     lock.is_lock() && !is_polled
 }
 
+/// Returns whether threads of Java's virtual machine wait there for work of its own, or threads of
+/// the program sleep for some time.
+fn is_of_machine(lock: &Lock) -> bool {
+    let place = lock.sites.first().and_then(|site| java_wait(&site.place));
+    matches!(place, Some(JvmWait::Internal | JvmWait::Sleep))
+}
+
 /// Returns a text, or `None` if it is empty.
 pub(crate) fn known(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
@@ -220,6 +229,7 @@ impl Account {
         let least_s = wall_s.max(self.wait_s);
         let longest = |time_s: fn(&Lock, f64) -> f64| {
             let conditions = self.locks.iter().filter(|account| !is_owned(&account.lock));
+            let conditions = conditions.filter(|account| !is_of_machine(&account.lock));
             let timed = conditions.map(|account| (account, time_s(&account.lock, wall_s)));
             timed.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, time_s)| *time_s > least_s)
         };

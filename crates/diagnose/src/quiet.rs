@@ -246,7 +246,7 @@ fn java_waits(record: &Record, account: &Account) -> Option<Gap> {
     let waits = match wait_of(account)? {
         JvmWait::Park => JavaWaits::Concurrent,
         JvmWait::Monitor | JvmWait::ObjectWait => JavaWaits::Monitors,
-        JvmWait::Internal => return None,
+        JvmWait::Internal | JvmWait::Sleep => return None,
     };
     let mut dumped = record.processes.iter().filter_map(|process| process.java.as_ref());
     Some(Gap::JavaWaits {

@@ -25,6 +25,25 @@ fn a_class_of_the_program_named_as_one_of_java_is_not_java() {
     }
 }
 
+#[test]
+fn threads_of_the_virtual_machine_and_sleeps_are_no_waits_of_the_program() {
+    fn longest(places: [&str; 2]) -> Option<String> {
+        let lock = |place: &str, each_s| {
+            let sites = vec![Site { wait: times(40, each_s), ..site(place, "wait", 40) }];
+            let (name, kind) = (format!("condition of {place}"), Primitive::Condition);
+            Lock { name, kind, instances: 1, sites, ..Lock::default() }
+        };
+        let locks = vec![lock(places[0], 0.09), lock(places[1], 0.05)];
+        let process = Process { locks, threads: 9, seconds: 1.0, ..Process::default() };
+        quiet(&record(process)).condition.map(|waits| waits.lock)
+    }
+    let queue = "take (queue.cc:8)";
+    let of_queue = Some(format!("condition of {queue}"));
+    assert_eq!(longest(["os::PlatformMonitor::wait+0x60 (libjvm.so)", queue]), of_queue);
+    assert_eq!(longest(["JavaThread::sleep+0xae (libjvm.so)", queue]), of_queue);
+    assert_ne!(longest(["JavaThread::sleep (threads.cc:9)", queue]), of_queue);
+}
+
 /// A process whose threads parked for two seconds, and these waits in thread dumps.
 fn parked(dumps: u64, waits: Vec<JavaWait>) -> Process {
     let place = "Parker::park+0x90 (libjvm.so)";

@@ -14,17 +14,20 @@ pub enum JvmWait {
     ObjectWait,
     /// A lock of the virtual machine itself.
     Internal,
+    /// `Thread.sleep`.
+    Sleep,
 }
 
 /// Returns the wait of Java's virtual machine at a place. A function of the same name in another
 /// program is none.
 pub fn java_wait(place: &str) -> Option<JvmWait> {
-    const FUNCTIONS: [(&str, JvmWait); 5] = [
+    const FUNCTIONS: [(&str, JvmWait); 6] = [
         ("ObjectMonitor::wait", JvmWait::ObjectWait),
         ("Parker::park", JvmWait::Park),
         ("PlatformEvent::park", JvmWait::Monitor),
         ("PlatformMonitor::wait", JvmWait::Internal),
         ("ObjectMonitor::enter", JvmWait::Monitor),
+        ("JavaThread::sleep", JvmWait::Sleep),
     ];
     let function = place.strip_suffix(LIBRARY)?;
     FUNCTIONS.into_iter().find(|(name, _)| function.contains(name)).map(|(_, wait)| wait)
