@@ -122,6 +122,9 @@ pub(crate) struct Evidence<'a> {
     pub(crate) place_share: f64,
     /// The place that held the lock during most of the wait time.
     pub(crate) holder: Option<Holder<'a>>,
+    /// Whether the process has a thread that runs or is runnable for each CPU: a goroutine that is
+    /// on no thread may be runnable, too.
+    pub(crate) fills_cpus: bool,
 }
 
 /// A place that held a lock while threads waited for it. Parts refer to the time that they waited.
@@ -186,7 +189,19 @@ impl<'a> Evidence<'a> {
             place: longest.map_or("", |site| site.place.as_str()),
             place_share: longest_s / wait_s.max(f64::MIN_POSITIVE),
             holder: Holder::new(process, lock),
+            fills_cpus: false,
         }
+    }
+
+    /// Returns the same evidence on a machine with this many CPUs.
+    pub(crate) fn on_cpus(self, cpus: u32) -> Self {
+        /// Minimum part of the time of the CPUs.
+        const FULL: f64 = 0.85;
+        let process = self.process;
+        let ready_s = process.scheduling.as_ref().map(|it| it.preempted_s + it.woken_s);
+        let could_run_s = process.cpu_s + ready_s.or(process.ready_s).unwrap_or(0.0);
+        let fills_cpus = could_run_s >= FULL * f64::from(cpus.max(1)) * process.seconds;
+        Self { fills_cpus, ..self }
     }
 
     /// Returns the lock as findings refer to it.

@@ -259,7 +259,7 @@ impl Problem {
             Problem::Hog { .. } => Kind::Hog,
             Problem::LongSection { .. } => Kind::LongSection,
             Problem::ShortSections { .. } => Kind::ShortSections,
-            Problem::Contended { .. } => Kind::Contended,
+            Problem::Contended { .. } | Problem::Polls { .. } => Kind::Contended,
             Problem::KernelLock { .. } | Problem::KernelWait { .. } => Kind::KernelLock,
             Problem::ThunderingHerd(_) => Kind::ThunderingHerd,
             Problem::ReaderCounter { .. } => Kind::ReaderCounter,
@@ -298,9 +298,10 @@ impl Problem {
             Problem::KernelLock { .. } | Problem::KernelWait { .. } => Cure::ShareLess,
             Problem::ThunderingHerd(_) => Cure::WakeOne,
             Problem::FalseSharing { .. } => Cure::SeparateLines,
-            Problem::Spinlock { .. } | Problem::Spinning { .. } | Problem::Attempts { .. } => {
-                Cure::Sleep
-            }
+            Problem::Spinlock { .. }
+            | Problem::Spinning { .. }
+            | Problem::Attempts { .. }
+            | Problem::Polls { .. } => Cure::Sleep,
             Problem::Processes { .. } => Cure::ShortenWork,
         }
     }

@@ -545,6 +545,13 @@ pub enum Problem {
         /// Number of failed attempts.
         count: u64,
     },
+    /// Threads try to acquire a lock and sleep for some time after each failed attempt.
+    Polls {
+        /// Where.
+        place: Place,
+        /// Number of failed attempts.
+        count: u64,
+    },
     /// Processes wait for each other.
     Processes {
         /// For what.

@@ -115,7 +115,21 @@ fn herds_and_locks_of_libc_are_told_from_others() {
             ("phases", &[], Some(Kind::ThunderingHerd)),
             ("stdio", &[Kind::LibcLock], None),
             ("zone", &[Kind::LibcLock], None),
+            ("locale", &[Kind::LibcLock], None),
             ("input", &[], Some(Kind::OwnerAsleep)),
+        ],
+    );
+}
+
+#[test]
+fn attempts_with_sleeps_and_counters_on_one_line_are_told_from_others() {
+    check(
+        "0.7",
+        &[
+            ("polls", &[Kind::Contended], None),
+            ("not-polls", &[], Some(Kind::Contended)),
+            ("counts", &[Kind::ReaderCounter], None),
+            ("counts-apart", &[], Some(Kind::ReaderCounter)),
         ],
     );
 }

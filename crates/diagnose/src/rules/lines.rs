@@ -91,12 +91,16 @@ pub(crate) fn readers(process: &Process, lock: &Lock) -> Option<Finding> {
     Some(finding.about(Subject::Variable { name: lock.name.clone(), instances: 1 }, lock.origin))
 }
 
+/// Returns the number of samples at additions whose lines move: one that a single thread writes
+/// stays in the cache of its CPU.
+fn moving(hot: &Hot) -> u64 {
+    hot.atomics.saturating_sub(hot.apart)
+}
+
 /// Returns a finding if threads add to one counter.
 pub(crate) fn additions(process: &Process) -> Option<Finding> {
-    // A line that one thread writes stays in its CPU's cache.
-    let moves = |hot: &Hot| hot.atomics.saturating_sub(hot.apart);
-    let hot = process.hot.iter().filter(|hot| !is_of_libc(hot)).max_by_key(|hot| moves(hot))?;
-    let samples = moves(hot);
+    let hot = process.hot.iter().filter(|hot| !is_of_libc(hot)).max_by_key(|hot| moving(hot))?;
+    let samples = moving(hot);
     let share = samples as f64 / process.samples.max(1) as f64;
     let is_alone = threads(process) < 1.5;
     if samples < SAMPLES || share < SPINS || is_alone {

@@ -77,14 +77,15 @@ fn without_waits(record: &Record, process: &Process) -> Vec<Finding> {
     findings.extend(process.locks.iter().filter_map(|lock| lines::readers(process, lock)));
     findings.extend(lines::false_sharing(process));
     findings.extend(spin::loops(record, process));
-    findings.extend(spin::attempts(process));
+    let attempts = spin::attempts(process);
+    findings.extend(attempts.or_else(|| spin::polls(process)));
     findings.extend(lines::additions(process));
     findings
 }
 
 /// Returns why threads waited for a lock, if they did.
 fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Finding> {
-    let evidence = Evidence::new(process, lock);
+    let evidence = Evidence::new(process, lock).on_cpus(record.program.cpus);
     if evidence.wait_s <= 0.0 {
         return None;
     }

@@ -41,6 +41,12 @@ fn is_interpreter(process: &Process, name: &str) -> bool {
     locks.any(|lock| lock.name == name && lock.origin == Origin::PythonInterpreter)
 }
 
+/// Returns whether threads waited for Python's interpreter lock.
+fn has_interpreter(process: &Process) -> bool {
+    let mut locks = process.locks.iter().chain(&process.futexes);
+    locks.any(|lock| lock.origin == Origin::PythonInterpreter && lock.wait_s() > 0.0)
+}
+
 /// Python's interpreter lock.
 pub(crate) fn interpreter(evidence: &Evidence<'_>) -> Option<Problem> {
     (evidence.lock.origin == Origin::PythonInterpreter).then_some(Problem::InterpreterLock)
@@ -53,6 +59,8 @@ pub(crate) fn computes(evidence: &Evidence<'_>) -> Option<Problem> {
     let (process, holder) = (evidence.process, evidence.holder.as_ref()?);
     let idle = match &holder.call {
         Some((Call::OtherThread(Some(name)), _)) if is_interpreter(process, name) => holder.asleep,
+        // Python's other locks would be known.
+        Some((Call::Futex, _)) if has_interpreter(process) => holder.asleep,
         _ => 0.0,
     };
     let is_gil = holder.other.is_some_and(|seen| is_interpreter(process, &seen.what));

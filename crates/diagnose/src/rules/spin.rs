@@ -3,7 +3,7 @@
 
 use convoy_record::runtimes::runtime;
 use convoy_record::{
-    Hot, Kind as Primitive, Origin, Process, Record, is_passing, runnable, threads, total,
+    Doing, Hot, Kind as Primitive, Origin, Process, Record, is_passing, runnable, threads, total,
 };
 
 use super::herd::of_cpu;
@@ -148,6 +148,53 @@ pub(crate) fn attempts(process: &Process) -> Option<Finding> {
     };
     let place = busiest.place.clone();
     (count > MANY && share >= SPINS).then(|| plain.finding(Problem::Attempts { place, count }))
+}
+
+/// Returns a finding if threads repeatedly try to acquire a lock of another thread, and sleep
+/// for some time after each attempt. Its cost is an upper bound: other threads may sleep, too.
+pub(crate) fn polls(process: &Process) -> Option<Finding> {
+    /// Calls that sleep for some time.
+    const CALLS: [&str; 2] = ["clock_nanosleep(2)", "nanosleep(2)"];
+    /// Minimum number of failed attempts, and of these for each acquisition there: a thread that
+    /// does something else meanwhile does not try again at once.
+    const SOME: u64 = 100;
+    const AGAIN: u64 = 2;
+    /// Shortest sleep in seconds: the timer slack of Linux.
+    const LEAST_S: f64 = 50e-6;
+    let busiest = process.attempts.first()?;
+    let sites = process.locks.iter().flat_map(|lock| &lock.sites);
+    let sites = sites.filter(|site| function(&site.place) == function(&busiest.place));
+    let (mut acquired, mut waited, mut off_s) = (0, 0, 0.0);
+    for site in sites {
+        acquired = total([acquired, site.count]);
+        waited = total([waited, site.wait.count]);
+        off_s += site.hold_off.total_s;
+    }
+    let slept = process
+        .activity
+        .iter()
+        .filter(|seen| seen.doing == Doing::Sleeps && CALLS.contains(&seen.what.as_str()));
+    // One thread may sleep all the time, until the program ends.
+    let slept = total(slept.map(|seen| seen.count)).saturating_sub(process.looks);
+    let slept_s = slept as f64 / process.looks.max(1) as f64 * process.seconds;
+    let cost_s = slept_s - off_s;
+    let (place, count) = (busiest.place.clone(), busiest.count);
+    let sleeps = process.scheduling.as_ref().map_or(u64::MAX, |switches| switches.sleeps);
+    let is_often = count >= SOME && count >= AGAIN.saturating_mul(acquired);
+    // A thread that tries several times before it waits does not sleep between the attempts.
+    let may_sleep = slept_s >= LEAST_S * count as f64 && sleeps >= count && 10 * waited <= acquired;
+    if !is_often || !may_sleep || cost_s <= 0.0 {
+        return None;
+    }
+    let plain = Plain {
+        pid: process.pid,
+        lock: &busiest.place,
+        share: Some((cost_s / (threads(process) * process.seconds)).min(1.0)),
+        cost_s,
+        source: Source::Estimated,
+        observations: count,
+    };
+    Some(plain.finding(Problem::Polls { place, count }))
 }
 
 /// Returns whether a function belongs to libc. Waits for libc's internal locks are recorded in

@@ -2,7 +2,7 @@
 
 use convoy_record::{Doing, Kind as Primitive, Origin, Record, total};
 
-use crate::evidence::{Evidence, FEW_SAMPLES, Holder, wait_s};
+use crate::evidence::{Evidence, FEW_SAMPLES, Holder, is_of_python, wait_s};
 use crate::problem::{Call, Cycle, HogSign, Inversion, Lost, Owner, Problem, Subject, Waited};
 
 /// The owner's activity is the reason if it covers this part of the wait time.
@@ -142,8 +142,16 @@ pub(crate) fn starvation(evidence: &Evidence<'_>) -> Option<Problem> {
 pub(crate) fn asleep(evidence: &Evidence<'_>) -> Option<Problem> {
     let Some(holder) = evidence.seen_holder() else { return asleep_by_kernel(evidence) };
     let (call, place) = holder.call.as_ref()?;
-    // An owner that waits in futex(2) may just be waiting for this lock again.
+    if *call == Call::GoScheduler && evidence.fills_cpus {
+        return None;
+    }
+    // An owner that waits in futex(2) may just be waiting for this lock again: that is likely if
+    // its sections are shorter than a wakeup. One that runs Python code waits for the interpreter.
     let is_vague = *call == Call::Futex;
+    let is_brief = (f64::MIN_POSITIVE..LONG_S).contains(&evidence.hold_s(holder.place));
+    if is_vague && (is_brief || is_of_python(evidence.lock)) {
+        return None;
+    }
     // Moreover, a known reader is only one of several: it has released the lock and waits for it
     // again.
     if is_vague && evidence.lock.kind == Primitive::Rwlock && holder.act != "write" {

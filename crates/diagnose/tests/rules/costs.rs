@@ -1,9 +1,9 @@
 //! Costs without waits, waits that are no problem, and waits that a record does not contain.
 
-use convoy_diagnose::{Counter, CpusInUse, Diagnosis, Gap, Kind, Mover, Problem, Verdict};
+use convoy_diagnose::{Counter, CpusInUse, Diagnosis, Finding, Gap, Kind, Mover, Problem, Verdict};
 use convoy_record::{
-    Cause, Counted, Doing, Hot, Kind as Primitive, Lock, Origin, Process, Record, Scheduler, Seen,
-    Site, Times,
+    Cause, Counted, Doing, Hot, Kind as Primitive, Lock, Origin, PARKED, Process, Record,
+    Scheduler, Scheduling, Seen, Site, Times,
 };
 
 use crate::made::{cause, mutex, process, record, seen, site, times};
@@ -226,6 +226,10 @@ fn loops_that_wait_are_told_by_samples_or_by_yields() {
     }
     assert_eq!(kind(hot(300, 0)), Some(Kind::Spinning));
     assert_eq!(kind(hot(0, 300)), Some(Kind::ReaderCounter));
+    // Each thread adds to a counter on a cache line of its own.
+    let mut padded = hot(0, 300);
+    padded.hot[0].apart = 290;
+    assert_eq!(kind(padded), None);
     // A loop that computes.
     assert_eq!(kind(hot(3, 0)), None);
     // libc's internal locks do not need another mutex.
@@ -272,6 +276,43 @@ fn loops_that_wait_are_told_by_samples_or_by_yields() {
     assert_eq!(kind(yielding.clone()), Some(Kind::Spinning), "other threads sleep");
     yielding.futexes = sleeps(40_000);
     assert!(first(yielding).is_none(), "threads yield a few times before they sleep");
+}
+
+#[test]
+fn threads_that_sleep_after_each_attempt_poll() {
+    /// Four threads and one that waits for their end are looked at 100 times in a second.
+    fn tries(count: u64, acquired: u64, waits: u64, asleep: u64) -> Option<Finding> {
+        let place = "update (db.c:9)";
+        let mut at = site(place, "lock", acquired);
+        (at.hold_off, at.wait) = (times(acquired, 1e-3), times(waits, 1e-6));
+        let mut polling = process(Lock { sites: vec![at], ..mutex() }, Cause::default());
+        polling.causes = Vec::new();
+        polling.attempts = vec![Counted { place: place.to_owned(), count }];
+        polling.looks = 100;
+        let sleeps = seen(Doing::Sleeps, "clock_nanosleep(2)", asleep);
+        polling.activity = vec![sleeps, seen(Doing::Runs, "", 500 - asleep)];
+        first(polling)
+    }
+    let finding = tries(2000, 300, 0, 450).expect("threads wait for most of their time");
+    assert!(matches!(finding.problem, Problem::Polls { count: 2000, .. }), "{finding:?}");
+    // 4.5 s of sleep, without the thread that waits, and 0.3 s with the lock.
+    assert!((finding.cost_s - 3.2).abs() < 1e-9, "{finding:?}");
+    assert!(tries(2000, 1500, 0, 450).is_none(), "most attempts succeed");
+    assert!(tries(2000, 300, 300, 450).is_none(), "it waits after some attempts");
+    assert!(tries(900_000, 300, 0, 450).is_none_or(|it| it.kind() == Kind::Spinning));
+    assert!(tries(2000, 300, 0, 100).is_none(), "only the first thread sleeps");
+}
+
+#[test]
+fn a_goroutine_without_a_thread_may_wait_for_a_cpu() {
+    fn verdict(cpu_s: f64, preempted_s: f64) -> Kind {
+        let parked = vec![seen(Doing::Sleeps, PARKED, 80), seen(Doing::Runs, "", 20)];
+        let mut process = Process { cpu_s, ..process(mutex(), cause(0.1, parked)) };
+        process.scheduling = Some(Scheduling { preempted_s, ..Scheduling::default() });
+        kind(process).expect("threads wait half of their time")
+    }
+    assert_eq!(verdict(0.3, 0.1), Kind::OwnerAsleep);
+    assert_ne!(verdict(1.0, 0.9), Kind::OwnerAsleep, "both CPUs have a runnable thread");
 }
 
 #[test]

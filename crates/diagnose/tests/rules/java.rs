@@ -28,12 +28,12 @@ fn a_class_of_the_program_named_as_one_of_java_is_not_java() {
 #[test]
 fn threads_of_the_virtual_machine_and_sleeps_are_no_waits_of_the_program() {
     fn longest(places: [&str; 2]) -> Option<String> {
-        let lock = |place: &str, each_s| {
+        let locks = places.into_iter().zip([0.09, 0.05]).map(|(place, each_s)| {
             let sites = vec![Site { wait: times(40, each_s), ..site(place, "wait", 40) }];
             let (name, kind) = (format!("condition of {place}"), Primitive::Condition);
             Lock { name, kind, instances: 1, sites, ..Lock::default() }
-        };
-        let locks = vec![lock(places[0], 0.09), lock(places[1], 0.05)];
+        });
+        let locks = locks.collect();
         let process = Process { locks, threads: 9, seconds: 1.0, ..Process::default() };
         quiet(&record(process)).condition.map(|waits| waits.lock)
     }

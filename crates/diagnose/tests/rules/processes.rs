@@ -2,8 +2,8 @@
 
 use convoy_diagnose::{Call, Diagnosis, Finding, Gap, Kind, Problem, ProcessWaits, Verdict};
 use convoy_record::{
-    Cause, Doing, KernelObject, KernelWait, Kind as Primitive, Lock, Process, Record, Scheduling,
-    Site, SystemLock,
+    Cause, Doing, KernelObject, KernelWait, Kind as Primitive, Lock, Origin, Process, Record,
+    Scheduling, Site, SystemLock,
 };
 
 use crate::made::{cause, mutex, process, record, seen, site, times};
@@ -78,6 +78,43 @@ fn a_reader_that_waits_in_turn_is_not_the_one_that_all_wait_for() {
         matches!(problem(process(lock, waits)), Problem::OwnerAsleep { call: Call::Futex, .. })
     }
     assert!(is_asleep("write") && !is_asleep("read"));
+}
+
+#[test]
+fn an_owner_in_futex_2_may_wait_for_this_lock_again_if_its_sections_are_short() {
+    fn is_asleep(hold_s: f64) -> bool {
+        let mut lock = mutex();
+        lock.sites[1].hold_off = times(300, hold_s);
+        let owners = vec![seen(Doing::Sleeps, "futex(2)", 60), seen(Doing::Runs, "", 40)];
+        let problem = problem(process(lock, cause(0.2, owners)));
+        matches!(problem, Problem::OwnerAsleep { call: Call::Futex, .. })
+    }
+    assert!(is_asleep(3e-3) && !is_asleep(4e-6));
+}
+
+#[test]
+fn an_owner_that_runs_python_code_waits_in_futex_2_for_the_interpreter() {
+    fn interpreter(wait_s: f64) -> Option<f64> {
+        let (origin, kind) = (Origin::Python, Primitive::Semaphore);
+        let mut lock = Lock { origin, kind, given_by_owner: 300, ..mutex() };
+        lock.sites.iter_mut().for_each(|site| site.place = "h (p.py:92)".to_owned());
+        let owners = vec![seen(Doing::Sleeps, "futex(2)", 60), seen(Doing::Runs, "", 40)];
+        let waits = cause(0.2, owners);
+        let (place, held_at) = ("h (p.py:92)".to_owned(), "h (p.py:92)".to_owned());
+        let waits = Cause { kind: Primitive::Semaphore, place, held_at, ..waits };
+        let (name, origin) = ("_PyRuntime".to_owned(), Origin::PythonInterpreter);
+        let wait = times(20, wait_s);
+        let gil =
+            Lock { name, origin, sites: vec![Site { wait, ..site("f", "lock", 20) }], ..mutex() };
+        let mut process = process(lock, waits);
+        process.locks.push(gil);
+        match problem(process) {
+            Problem::LongSection { interpreter, .. } => interpreter,
+            problem => panic!("{problem:?}"),
+        }
+    }
+    assert!(interpreter(1e-4).is_some_and(|part| (part - 0.6).abs() < 0.01));
+    assert_eq!(interpreter(0.0), None);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 // argument is how long to run, seconds.
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <locale.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -80,6 +81,27 @@ ROLE(reports, for (int i = 0; i < 100; i++) fprintf(sink, "%d %d\n", i, 7);)
 ROLE(shorts, for (int i = 0; i < 100; i++) { LOCK; compute(5); UNLOCK; compute(50); })
 ROLE(computes, compute(10000);)
 ROLE(waits_for_input, char c; if (read(ends[0], &c, 1)) {} LOCK; UNLOCK;)
+// Attempts with a sleep between them, and the same with the lock free when it is wanted.
+ROLE(polls, while (pthread_mutex_trylock(&gate)) nap(.5); nap(3); UNLOCK;)
+ROLE(seldom_polls, nap(3); while (pthread_mutex_trylock(&gate)) nap(.5); UNLOCK;)
+
+ROLE(speaks, setlocale(LC_NUMERIC, "C"); setlocale(LC_NUMERIC, "C.UTF-8");)
+
+static struct { atomic_long all; } near[4];
+static struct { _Alignas(128) atomic_long all; } apart[4];
+
+static void *counts(void *own) {
+    while (seconds_of(CLOCK_MONOTONIC) < end)
+        for (int i = 0; i < 1000; i++) atomic_fetch_add(&near[(long)own].all, 1);
+    return 0;
+}
+
+static void *counts_apart(void *own) {
+    while (seconds_of(CLOCK_MONOTONIC) < end)
+        for (int i = 0; i < 1000; i++) atomic_fetch_add(&apart[(long)own].all, 1);
+    return 0;
+}
+
 ROLE(tries, while (pthread_mutex_trylock(&gate)) {} compute_ms(1); UNLOCK; compute_ms(.1);)
 ROLE(writes_disk, pthread_mutex_lock(&other); nap(4); pthread_mutex_unlock(&other); nap(.3);)
 ROLE(evicts, LOCK; pthread_mutex_lock(&other); pthread_mutex_unlock(&other); UNLOCK; nap(.2);)
@@ -371,6 +393,11 @@ int main(int count, char **words) {
     IS("join") { LOCK; start(1, waits_once, 0); }
     IS("chain") { start(1, writes_disk, 0); start(1, evicts, 0); start(4, uses, 0); }
     IS("tries") start(4, tries, 0);
+    IS("polls") start(5, polls, 0);
+    IS("not-polls") start(5, seldom_polls, 0);
+    IS("locale") start(4, speaks, 0);
+    IS("counts") for (long i = 0; i < 4; i++) start(1, counts, (void *)i);
+    IS("counts-apart") for (long i = 0; i < 4; i++) start(1, counts_apart, (void *)i);
     IS("itself") start(1, waits_for_itself, 0);
     IS("left") { start(1, leaves, 0); nap(50); start(2, uses, 0); }
     IS("file-lock") { forks(locks_file, 0); return many != 4; }

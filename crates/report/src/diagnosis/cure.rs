@@ -214,6 +214,11 @@ fn without_waits(problem: &Problem) -> &'static str {
             "Take a mutex there, which sleeps until the owner has released it, or a condition for \
              work; or run fewer such threads than CPUs."
         }
+        Problem::Polls { .. } => {
+            "Call the function that waits there (pthread_mutex_lock, sem_wait): the thread goes on \
+             as soon as the lock is released, and the next record shows what its owner does \
+             meanwhile."
+        }
         Problem::Attempts { .. } => {
             "Call pthread_mutex_lock there, which sleeps until the owner has released it."
         }

@@ -72,6 +72,12 @@ pub(super) fn sentence(finding: &Finding) -> String {
             "Threads spin in {place}: they tried {count} times to acquire a lock that another \
              thread held (pthread_mutex_trylock and the like)."
         ),
+        Problem::Polls { place, count } => format!(
+            "Threads in {place} tried {count} times to acquire a lock that another thread held \
+             (pthread_mutex_trylock and the like), and slept after each attempt, for up to {} of \
+             the time of all threads.",
+            percent(finding.share.unwrap_or(0.0))
+        ),
         Problem::Processes { waits, processes, program, sleeps } => {
             self::processes(finding, waits, *processes, program, sleeps)
         }

@@ -223,6 +223,7 @@ fn costs_without_waits() {
             is_of_openmp: false,
         },
         Problem::Attempts { place: place(), count: 100_000 },
+        Problem::Polls { place: place(), count: 8000 },
         Problem::Processes {
             waits: ProcessWaits::Wakeups { wakeups: 4000 },
             processes: 4,
