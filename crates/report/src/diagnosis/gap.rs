@@ -117,9 +117,9 @@ fn tasks(scheduler: Scheduler) -> &'static str {
              /debug/pprof/mutex)."
         }
         Scheduler::GoChannels => {
-            "Go's locks cost little, but goroutines that wait for channels are not recorded: a \
-             channel can limit the program as a lock does. Go's block profile shows these waits \
-             (runtime.SetBlockProfileRate, /debug/pprof/block)."
+            "Go's locks cost little, but goroutines that wait for channels and conditions \
+             (sync.Cond) are not recorded: these can limit the program as a lock does. Go's block \
+             profile shows these waits (runtime.SetBlockProfileRate, /debug/pprof/block)."
         }
         Scheduler::Tokio => {
             "The cost of locks between tasks is not known: a task of tokio that waits for a lock, \
