@@ -1,6 +1,6 @@
 //! Rules on waits for a lock, by what its owner does meanwhile.
 
-use convoy_record::{Doing, Kind as Primitive, Origin, Record, total};
+use convoy_record::{Doing, Kind as Primitive, Lock, Origin, Record, total};
 
 use crate::evidence::{Evidence, FEW_SAMPLES, Holder, is_of_python, wait_s};
 use crate::problem::{Call, Cycle, HogSign, Inversion, Lost, Owner, Problem, Subject, Waited};
@@ -63,14 +63,31 @@ pub(crate) fn limit(evidence: &Evidence<'_>) -> Option<Problem> {
         return None;
     }
     let (held_s, _) = lock.held_s(evidence.process.cpu_s);
+    let waiting = evidence.wait_s / evidence.process.seconds.max(f64::MIN_POSITIVE);
     let seconds = match lock.kind {
         Primitive::Semaphore => evidence.process.seconds,
         _ if lock.is_pool() => lock.waiters.seconds,
-        _ => return None,
+        _ => return exhausted(evidence, owners_at_once(lock)?, waiting),
     };
     let in_use = lock.left_over().unwrap_or_else(|| held_s / seconds.max(f64::MIN_POSITIVE));
-    let waiting = evidence.wait_s / evidence.process.seconds.max(f64::MIN_POSITIVE);
     exhausted(evidence, in_use, waiting)
+}
+
+/// Returns how many threads own a word of the program at a time while others wait for it, if they
+/// are more than a lock admits: each release ends one hold.
+fn owners_at_once(lock: &Lock) -> Option<f64> {
+    /// Minimum number of timed holds.
+    const FEW: u64 = 10;
+    /// Minimum mean number of owners. The holds of a lock cannot overlap.
+    const SEVERAL: f64 = 1.5;
+    let mut held = lock.all(|site| &site.hold_on);
+    held.add(&lock.all(|site| &site.hold_off));
+    // Some may have ended with a release that woke no thread, before the one that ended them here.
+    let is_even = held.percentile_s(50.0)? >= held.mean_s() / 2.0;
+    let owned_s = held.mean_s() * lock.given_by_owner as f64;
+    let owners = owned_s / lock.waiters.seconds.max(f64::MIN_POSITIVE);
+    let is_word = lock.kind == Primitive::Futex && held.count >= FEW && is_even;
+    (is_word && owners >= SEVERAL).then_some(owners)
 }
 
 /// A semaphore whose units several processes hold at a time. Only processes with one thread count:

@@ -360,6 +360,27 @@ fn an_owner_that_the_kernel_does_not_show_is_not_known() {
     assert!(matches!(asleep, Problem::OwnerAsleep { call: Call::Unseen, .. }), "{asleep:?}");
 }
 
+/// Three of twelve threads have a unit for 4 ms at a time. The holds of a lock do not overlap.
+#[test]
+fn a_word_that_several_threads_own_at_a_time_is_a_pool() {
+    fn word(given_by_owner: u64, hold_off: Times) -> Problem {
+        let take = Site { wait: times(1000, 11e-3), hold_off, ..site("take", "wait", 1000) };
+        let waiters = Waiters { seconds: 1.5, most: 9, ..Waiters::default() };
+        let kind = Primitive::Futex;
+        let lock = Lock { kind, given_by_owner, waiters, sites: vec![take], ..mutex() };
+        let mut process = process(Lock::default(), Cause::default());
+        (process.locks, process.causes, process.futexes) = (Vec::new(), Vec::new(), vec![lock]);
+        problem(process)
+    }
+    let pool = word(1125, times(60, 4e-3));
+    let Problem::PoolExhausted { in_use, .. } = pool else { panic!("{pool:?}") };
+    assert!((in_use - 3.0).abs() < 1e-9);
+    assert!(!matches!(word(370, times(60, 4e-3)), Problem::PoolExhausted { .. }), "one owner");
+    let mut uneven = times(60, 3e-6);
+    uneven.add(&times(40, 10e-3));
+    assert!(!matches!(word(1125, uneven), Problem::PoolExhausted { .. }), "unseen releases");
+}
+
 #[test]
 fn a_herd_past_libc_does_next_to_nothing_between_two_wakeups() {
     fn herd(futile: u64, woken: u64, passed: u64) -> Process {
