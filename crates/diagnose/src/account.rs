@@ -146,7 +146,7 @@ pub fn is_owned(lock: &Lock) -> bool {
     lock.is_lock() && !is_polled
 }
 
-/// Returns whether threads of Java's virtual machine wait there for work of its own, or threads of
+/// Returns whether internal threads of Java's virtual machine wait there for work, or threads of
 /// the program sleep for some time.
 fn is_of_machine(lock: &Lock) -> bool {
     let place = lock.sites.first().and_then(|site| java_wait(&site.place));

@@ -49,20 +49,19 @@ pub struct BusyPool {
 }
 
 impl BusyPool {
-    /// Returns the pool of a process whose threads took work again and again and next to never
-    /// waited for it.
+    /// Returns the pool of a process if its threads took work all the time and seldom waited for
+    /// it.
     fn of(process: &Process) -> Option<Self> {
         /// Minimum part of the time of the threads with work.
         const BUSY: f64 = 0.9;
         /// Minimum number of works in a second for each thread, so that the pool has existed for
         /// most of the run.
         const WORKS: f64 = 5.0;
-        let begins = |site: &Site, function: &str| site.place.starts_with(function);
         let pool = |lock: &Lock| {
-            let signals = lock.sites.iter().any(|site| begins(site, "uv_cond_signal"));
+            let signals = lock.sites.iter().any(|site| is_in(site, "uv_cond_signal"));
             let waits = lock.sites.iter().find(|site| site.wait.count > 0)?;
             let threads = waits.threads;
-            let is_worker = signals && threads > 1 && begins(waits, "worker");
+            let is_worker = signals && threads > 1 && is_in(waits, "worker");
             let mutex = process.locks.iter().find(|mutex| mutex.name == lock.mutex)?;
             let time_s = threads as f64 * process.seconds;
             let busy = 1.0 - lock.wait_s() / time_s.max(f64::MIN_POSITIVE);
@@ -71,6 +70,12 @@ impl BusyPool {
         };
         process.locks.iter().filter(|lock| lock.kind == Kind::Condition).find_map(pool)
     }
+}
+
+/// Returns whether a site is in exactly this function.
+fn is_in(site: &Site, function: &str) -> bool {
+    let rest = site.place.strip_prefix(function);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ' ']))
 }
 
 /// Mean numbers of CPUs that were in use during the run.
@@ -470,6 +475,8 @@ mod tests {
         let busy = of(0.12, 370).expect("next to no waits");
         assert!(busy.threads == 4 && (busy.busy - 0.99).abs() < 1e-9, "{busy:?}");
         assert_eq!(of(6.0, 370), None, "half of their time idle");
+        let own = Site { place: "worker_main (jobs.c:7)".to_owned(), ..Site::default() };
+        assert!(!is_in(&own, "worker"), "a pool of the program");
         assert_eq!(of(0.12, 20), None, "perhaps a pool that began at the end");
     }
 }

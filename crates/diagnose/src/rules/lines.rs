@@ -91,8 +91,8 @@ pub(crate) fn readers(process: &Process, lock: &Lock) -> Option<Finding> {
     Some(finding.about(Subject::Variable { name: lock.name.clone(), instances: 1 }, lock.origin))
 }
 
-/// Returns the number of samples at additions whose lines move: one that a single thread writes
-/// stays in the cache of its CPU.
+/// Returns the number of samples at additions whose lines move: a line with a single writer stays
+/// in the cache of its CPU.
 fn moving(hot: &Hot) -> u64 {
     hot.atomics.saturating_sub(hot.apart)
 }

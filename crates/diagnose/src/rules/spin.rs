@@ -156,7 +156,7 @@ pub(crate) fn polls(process: &Process) -> Option<Finding> {
     /// Calls that sleep for some time.
     const CALLS: [&str; 2] = ["clock_nanosleep(2)", "nanosleep(2)"];
     /// Minimum number of failed attempts, and of these for each acquisition there: a thread that
-    /// does something else meanwhile does not try again at once.
+    /// has other work tries again later.
     const SOME: u64 = 100;
     const AGAIN: u64 = 2;
     /// Shortest sleep in seconds: the timer slack of Linux.

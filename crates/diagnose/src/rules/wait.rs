@@ -82,7 +82,7 @@ fn owners_at_once(lock: &Lock) -> Option<f64> {
     const SEVERAL: f64 = 1.5;
     let mut held = lock.all(|site| &site.hold_on);
     held.add(&lock.all(|site| &site.hold_off));
-    // Some may have ended with a release that woke no thread, before the one that ended them here.
+    // A hold may have ended earlier, with a release that woke no thread.
     let is_even = held.percentile_s(50.0)? >= held.mean_s() / 2.0;
     let owned_s = held.mean_s() * lock.given_by_owner as f64;
     let owners = owned_s / lock.waiters.seconds.max(f64::MIN_POSITIVE);
@@ -163,7 +163,7 @@ pub(crate) fn asleep(evidence: &Evidence<'_>) -> Option<Problem> {
         return None;
     }
     // An owner that waits in futex(2) may just be waiting for this lock again: that is likely if
-    // its sections are shorter than a wakeup. One that runs Python code waits for the interpreter.
+    // its sections are shorter than a wakeup. An owner in Python waits for the interpreter.
     let is_vague = *call == Call::Futex;
     let is_brief = (f64::MIN_POSITIVE..LONG_S).contains(&evidence.hold_s(holder.place));
     if is_vague && (is_brief || is_of_python(evidence.lock)) {

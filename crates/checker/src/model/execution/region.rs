@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Size and alignment of a region in bytes.
 const BYTES: usize = 16 << 20;
 /// Where the first region is wanted, and the distance of the next. Linux maps nothing there by
-/// itself. No byte of an address above the offset is 0, since a part of it may be what is left.
+/// itself. No byte of an address above the offset is 0, since a dead word may keep any part of it.
 const FIRST: usize = 0x1b11_5b00_0000;
 const DISTANCE: usize = 1 << 32;
 /// Bytes of a part: execution, tasks, and object have one each.

@@ -104,8 +104,9 @@ pub(in crate::model) fn run(
     narrate: bool,
     guide: &mut dyn Guide,
 ) -> Outcome {
-    // Before the first step of a task, whose first frames store registers that this may change.
+    // This may change registers that the first frames of a task store.
     silence_panics();
+    assert!(EXECUTION.get().is_null(), "one execution runs at a time");
     // Words are created outside of any execution. They get their names once an execution exists.
     let instance = (scenario.build)();
     let mut routines = ROUTINES.take();
