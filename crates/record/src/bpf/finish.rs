@@ -88,6 +88,10 @@ impl Watching {
             };
             let process = &mut processes[at];
             process.scheduling = Some(scheduling(value));
+            if !process.ended {
+                // The clock of a process that calls _exit(2) itself, as Go's do, was read before.
+                process.cpu_s = process.cpu_s.max(value[process::CPU] as f64 / 1e9);
+            }
             process.kernel_locks = locks.unwrap_or_default();
             if let Some(is_watched) = seen.is_watched {
                 process.schedulers.retain(|scheduler| *scheduler != Scheduler::Go);

@@ -50,8 +50,9 @@ const SHARE: f64 = 0.02;
 const GENTLE_LEAST: Duration = Duration::from_millis(250);
 const GENTLE_MOST: Duration = Duration::from_secs(1);
 const GENTLE_SHARE: f64 = 0.001;
-/// Time for which the memory map of a process counts as known.
-const FRESH: Duration = Duration::from_secs(1);
+/// Time for which the memory map of a process counts as known: as long as it has been running its
+/// program when the map was read, within these limits. Programs map their libraries at the start.
+const FRESH: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// Bytes of the maps, and later of the kernel's symbol names: a recording of a small program under
 /// a limit (`memory.limit_in_bytes`) needs 84 to 95 MB, and 26 MB without kernel events.
@@ -94,7 +95,8 @@ struct Seen {
     command: Vec<String>,
     /// Number of programs that it had executed at that time.
     programs: u64,
-    at: Option<Instant>,
+    /// When it was first seen with that program, and when its memory map was read.
+    read: Option<[Instant; 2]>,
     /// Whether the waits of its goroutines are recorded. `None` if it is not written in Go.
     is_watched: Option<bool>,
     /// System calls in which its threads were seen asleep. Only for programs in Go: their threads
@@ -336,11 +338,14 @@ impl Watching {
         let value = self.tables.processes.get(&pid.to_le_bytes()).ok().flatten();
         let Some(value) = value.map(|value| words(&value)) else { return };
         let seen = self.seen.entry(pid).or_default();
-        let is_fresh = seen.at.is_some_and(|at| at.elapsed() < FRESH);
+        let is_same = seen.programs == value[process::PROGRAMS];
+        let read = seen.read.filter(|_| is_same);
+        let is_fresh = read
+            .is_some_and(|[first, last]| last.elapsed() < (last - first).clamp(FRESH[0], FRESH[1]));
         if seen.is_watched == Some(true) && value[process::END] == 0 {
             seen.look(pid);
         }
-        if value[process::END] != 0 || is_fresh && seen.programs == value[process::PROGRAMS] {
+        if value[process::END] != 0 || is_fresh {
             return;
         }
         let maps = process_files::maps(pid).unwrap_or_default();
@@ -358,7 +363,7 @@ impl Watching {
             maps,
             command: process_files::command(pid),
             programs: value[process::PROGRAMS],
-            at: Some(Instant::now()),
+            read: Some([read.map_or_else(Instant::now, |[first, _]| first), Instant::now()]),
             is_watched,
             calls: std::mem::take(&mut seen.calls),
         };

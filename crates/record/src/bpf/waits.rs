@@ -184,7 +184,11 @@ pub(super) fn wake(p: &mut Writer<'_>) {
 pub(super) fn wait_ends(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.a.load(R1, R7, w(thread::SINCE)).jump(If::Equal, R1, 0, out);
-    p.a.load(R8, Fp, END).op(Op::Sub, R8, R1).store(R7, w(thread::SINCE), 0);
+    // The events of a thread may have become frequent in this wait, after the last window.
+    let is_later = p.a.label();
+    p.a.load(R8, Fp, END).jump(If::Above, R8, R1, is_later);
+    p.a.load(R8, Fp, NOW).store(Fp, END, R8).here(is_later);
+    p.a.op(Op::Sub, R8, R1).store(R7, w(thread::SINCE), 0);
     p.a.load(R1, R7, w(thread::WEIGHT)).store(Fp, WAIT_WEIGHT, R1);
     leaves_word(p);
     key_of_wait(p, thread::STACK);
@@ -224,8 +228,10 @@ fn leaves_word(p: &mut Writer<'_>) {
     p.lookup(&tables.words, KEY);
     p.a.jump(If::Equal, R0, 0, booked).set(R9, R0);
     p.a.set(R1, -1).fetch_add(R9, w(word::WAITERS), R1).jump(If::NotEqual, R1, 1, booked);
-    // It was the last waiter: the period with waiters ends.
-    p.a.load(R1, Fp, END).load(R2, R9, w(word::SINCE)).op(Op::Sub, R1, R2);
+    // It was the last waiter: the period with waiters ends, unless the next one has begun in the
+    // same moment.
+    p.a.load(R1, Fp, END).load(R2, R9, w(word::SINCE)).jump(If::Above, R2, R1, booked);
+    p.a.op(Op::Sub, R1, R2);
     p.grow(R9, word::TOTAL, R1);
     p.a.load(R3, R9, w(word::LONGEST)).jump(If::Above, R3, R1, booked);
     p.a.store(R9, w(word::LONGEST), R1).store(R9, w(word::LONGEST_AT), R2).here(booked);
