@@ -71,13 +71,17 @@ public class Programs {
             case "lock" -> start(6, Programs::write);
             case "semaphore" -> start(8, Programs::query);
             case "notify" -> start(8, () -> { take(); Thread.sleep(3); giveBack(); });
-            case "results" -> {
+            case "results", "completes" -> {
                 ExecutorService pool = Executors.newFixedThreadPool(2, task -> {
                     Thread thread = new Thread(task);
                     thread.setDaemon(true);
                     return thread;
                 });
-                start(8, () -> pool.submit(() -> { Thread.sleep(3); return 0; }).get());
+                Runnable task = () -> {
+                    try { Thread.sleep(3); } catch (InterruptedException end) { }
+                };
+                if (words[0].equals("results")) start(8, () -> pool.submit(task).get());
+                else start(8, () -> CompletableFuture.runAsync(task, pool).join());
             }
             case "idle" -> {
                 for (int i = 0; i < 4; i++) {

@@ -5,8 +5,10 @@ usage: matrix.py CONVOY [--only LANGUAGE[/MODE],...] [--records N] [--seconds LI
                  [--write FILE]
 
 Each program of programs.toml is recorded in every setting: alone and next to a program that
-takes one CPU, as root and as an ordinary user, for each number of seconds. An answer is the kind of
-the first finding with its lock and its owner, or the first gap, or `quiet`. It is *right* if it is
+takes one CPU, as root and as an ordinary user, N times for each number of seconds (or `N,M` times
+for the first and the second). An answer is the kind of
+the first finding with its lock and its owner, or the first gap, or `quiet`, or `busy-pool` for a
+pool that always has work. It is *right* if it is
 among the right answers of the program, *honest* if it names a gap or says that too little was
 observed, otherwise *wrong*. A lock with less than a tenth of the time is right where `quiet` is. The command fails if more than 1 % of the answers are wrong.
 """
@@ -67,7 +69,7 @@ class Answer:
             name = gap if isinstance(gap, str) else gap.get("gap") or next(iter(gap))
             self.kind, self.honest = f"gap-{name}", True
         else:
-            self.kind = "quiet"
+            self.kind = "busy-pool" if quiet.get("busy_pool") else "quiet"
 
     def key(self):
         return (self.kind, self.lock)
@@ -75,7 +77,7 @@ class Answer:
     def is_right(self, expected):
         if self.is_minor and "quiet" in expected["right"]:
             return True
-        is_named = self.kind == "quiet" or self.kind.startswith("gap-") or (
+        is_named = self.kind in ("quiet", "busy-pool") or self.kind.startswith("gap-") or (
             expected.get("lock", "") in self.lock and expected.get("owner", "") in self.owner)
         return self.kind in expected["right"] and is_named
 
@@ -109,7 +111,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("convoy")
     parser.add_argument("--only", default="")
-    parser.add_argument("--records", type=int, default=20)
+    parser.add_argument("--records", default="20")
     parser.add_argument("--seconds", default="0.2,5")
     parser.add_argument("--users", default="root,user" if os.getuid() == 0 else "root")
     parser.add_argument("--loads", default="alone,busy")
@@ -131,10 +133,13 @@ def main():
 
 
 def measure(arguments, convoy, directory):
+    lengths = arguments.seconds.split(",")
+    counts = [int(count) for count in arguments.records.split(",")]
+    counts = dict(zip(lengths, counts if len(counts) > 1 else counts * len(lengths), strict=True))
     settings = [{"load": load, "user": user, "seconds": seconds}
                 for load in arguments.loads.split(",")
                 for user in arguments.users.split(",")
-                for seconds in arguments.seconds.split(",")]
+                for seconds in lengths]
     built, rows = {}, []
     for name, language, entry, expected in programs(set(filter(None, arguments.only.split(",")))):
         paths = {"binary": directory / language, "directory": directory,
@@ -146,7 +151,7 @@ def measure(arguments, convoy, directory):
             continue
         command = [*entry["run"].format(**paths).split(), expected["mode"]]
         for setting in settings:
-            row = cell(convoy, command, setting, arguments.records, directory, expected)
+            row = cell(convoy, command, setting, counts[setting["seconds"]], directory, expected)
             row["name"] = name
             rows.append(row)
             print(name, *setting.values(), f"right {row['right']} honest {row['honest']}"
@@ -169,7 +174,7 @@ def build(entry, paths):
 def cell(convoy, command, setting, count, directory, expected):
     hog = subprocess.Popen(BUSY) if setting["load"] == "busy" else None
     row = {**setting, "right": 0, "honest": 0, "wrong": 0, "records": 0, "sentences": []}
-    keys = collections.Counter()
+    keys, kinds = collections.Counter(), collections.Counter()
     try:
         for _ in range(count):
             answer = record(convoy, command, setting, directory)
@@ -183,11 +188,14 @@ def cell(convoy, command, setting, count, directory, expected):
                 row["sentences"].append(
                     f"{answer.kind} {answer.lock}: {answer.sentence}" if answer else "no record")
             keys[answer.key() if answer else None] += 1
+            if not (answer and answer.honest):
+                kinds[answer.kind if answer else None] += 1
     finally:
         if hog:
             hog.kill()
             hog.wait()
     row["same"] = max(keys.values())
+    row["kinds"] = kinds
     return row
 
 
@@ -198,7 +206,11 @@ def report(rows, arguments):
             total[key] += row[key]
     summary = (f"{total['records']} records: right {total['right']}, honest {total['honest']}, "
                f"wrong {total['wrong']}, same answer {total['same']}")
+    stable = steady_programs(rows)
+    summary += (f". Of {len(stable)} programs {sum(stable.values())} have one kind, or an honest "
+                "answer, in 95 % of their records")
     print(summary)
+    print("others:", *(name for name, is_steady in stable.items() if not is_steady))
     if arguments.write:
         commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=8", "HEAD"],
                                 capture_output=True, text=True, check=False).stdout.strip()
@@ -206,6 +218,17 @@ def report(rows, arguments):
                            machine=f"{os.cpu_count()} CPUs, Linux {os.uname().release}",
                            load=f"{os.getloadavg()[2]:.0f}")
         pathlib.Path(arguments.write).write_text("\n".join([page, *table(rows)]) + "\n")
+
+
+def steady_programs(rows):
+    """Returns for each program whether nearly all of its answers are of one kind, or honest."""
+    kinds = collections.defaultdict(collections.Counter)
+    records = collections.Counter()
+    for row in rows:
+        kinds[row["name"]] += row["kinds"]
+        records[row["name"]] += row["records"]
+    others = {name: kinds[name].total() - max(kinds[name].values(), default=0) for name in records}
+    return {name: others[name] <= 0.05 * count for name, count in records.items()}
 
 
 def table(rows):

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <future>
 #include <iostream>
 #include <list>
 #include <map>
@@ -149,6 +150,35 @@ struct Queue {
 };
 static Queue queue;
 
+// Threads that execute tasks for others, which wait for the results.
+struct Executor {
+    std::mutex lock;
+    std::condition_variable filled;
+    std::deque<std::promise<void>> tasks;
+
+    void work() {
+        std::unique_lock<std::mutex> held(lock);
+        filled.wait_for(held, std::chrono::milliseconds(100), [this] { return !tasks.empty(); });
+        if (tasks.empty()) return;
+        std::promise<void> task = std::move(tasks.front());
+        tasks.pop_front();
+        held.unlock();
+        sleep_us(5000);
+        task.set_value();
+    }
+    void ask() {
+        std::promise<void> task;
+        std::future<void> result = task.get_future();
+        {
+            std::lock_guard<std::mutex> held(lock);
+            tasks.push_back(std::move(task));
+        }
+        filled.notify_one();
+        result.wait_for(std::chrono::milliseconds(50));
+    }
+};
+static Executor executor;
+
 template <class F> static void start(std::vector<std::thread> &threads, int count, F work) {
     while (count-- > 0)
         threads.emplace_back([work, count] {
@@ -203,6 +233,9 @@ int main(int count, char **words) {
     } else if (mode == "queue") {
         start(threads, 4, [](int) { if (queue.pop()) compute_ms(0.2); });
         start(threads, 1, [](int) { queue.push(1); sleep_us(2000); });
+    } else if (mode == "executor" || mode == "executor-enough") {
+        start(threads, mode == "executor" ? 2 : 16, [](int) { executor.work(); });
+        start(threads, 16, [](int) { executor.ask(); });
     } else if (mode == "private") {
         start(threads, 4, [](int) {
             static thread_local std::mutex own;

@@ -135,6 +135,10 @@ match mode:
             while time.monotonic() < end:
                 pool.submit(compute, 1000)
                 time.sleep(0.005)
+    case "few-workers":
+        executor = concurrent.futures.ThreadPoolExecutor(2)
+        start(8, lambda: executor.submit(time.sleep, 0.005).result())
+        time.sleep(end - time.monotonic() + 0.02)
     case "loop":
         asyncio.run(serve_tasks())
     case "prefork":

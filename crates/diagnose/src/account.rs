@@ -233,9 +233,9 @@ impl Account {
             let timed = conditions.map(|account| (account, time_s(&account.lock, wall_s)));
             timed.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, time_s)| *time_s > least_s)
         };
-        let found =
+        let condition =
             longest(working_s).or_else(|| longest(|lock, _| lock.wait_s() - longest_s(lock)));
-        found.map(|(account, _)| account)
+        condition.map(|(account, _)| account)
     }
 
     /// Returns the mutex inside a lock that the program has built from a mutex and a condition.
@@ -267,12 +267,17 @@ impl Account {
 fn working_s(lock: &Lock, wall_s: f64) -> f64 {
     /// Fraction of the run.
     const MUCH: f64 = 0.1;
+    shorter_s(lock, MUCH * wall_s)
+}
+
+/// Returns the total of the finished waits for a lock that are shorter than `limit_s`, in seconds.
+pub(crate) fn shorter_s(lock: &Lock, limit_s: f64) -> f64 {
     /// Ratio of the middle of a bucket to its lower bound.
     const MIDDLE: f64 = 1.25;
     let waits = lock.all(|site| &site.wait);
-    let long = waits.buckets.iter().filter(|(ns, _)| ns / 1e9 >= MUCH * wall_s);
-    let idle_s = long.map(|(ns, count)| *count as f64 * (ns / 1e9 * MIDDLE).min(waits.max_s));
-    (waits.total_s - idle_s.sum::<f64>()).max(0.0)
+    let long = waits.buckets.iter().filter(|(ns, _)| ns / 1e9 >= limit_s);
+    let long_s = long.map(|(ns, count)| *count as f64 * (ns / 1e9 * MIDDLE).min(waits.max_s));
+    (waits.total_s - long_s.sum::<f64>()).max(0.0)
 }
 
 /// Returns the longest wait for a lock, in seconds.

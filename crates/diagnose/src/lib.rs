@@ -7,6 +7,7 @@
 //! is diagnosed once per command.
 
 mod account;
+mod cpus;
 mod evidence;
 mod finding;
 mod gap;
@@ -16,8 +17,10 @@ mod quiet;
 mod remark;
 mod rules;
 mod verdict;
+mod workers;
 
 pub use account::{Account, Irreplaceable, LockAccount, is_owned};
+pub use cpus::CpusInUse;
 pub use evidence::{hot_element, waited_share};
 pub use finding::{Confidence, Cure, Finding, Kind, LITTLE, OwnerShares, Source, Waiters};
 pub use gap::{Gap, JavaWaits};
@@ -26,7 +29,8 @@ pub use problem::{
     Call, Counter, Cycle, Herd, HogSign, Inversion, JavaActivity, JavaMonitor, Lost, Mover, Owner,
     Owners, Place, Problem, ProcessWaits, PythonModule, Subject, Waited, Wakers,
 };
-pub use quiet::{Activity, BusyPool, ConditionWaits, CpusInUse, EndedBy, Quiet, Spread};
+pub use quiet::{Activity, ConditionWaits, EndedBy, Quiet, Spread};
 pub use remark::{Handover, Remark};
 pub use rules::kernel::{KernelSleep, kernel_sleeps};
 pub use verdict::{Diagnosis, Verdict};
+pub use workers::{BusyPool, Clients};

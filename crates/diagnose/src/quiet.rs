@@ -1,15 +1,17 @@
 //! The activity of a program whose locks cost little, or whose waits are not known.
 
 use convoy_record::{
-    Doing, JvmWait, Kind, Lock, Origin, Process, Record, Scheduler, Site, Why, java_wait, total,
+    Doing, JvmWait, Origin, Process, Record, Scheduler, Site, Why, java_wait, total,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 use crate::account::{Account, LockAccount, known};
+use crate::cpus::CpusInUse;
 use crate::finding::LITTLE;
 use crate::gap::{Gap, JavaWaits};
 use crate::rules;
+use crate::workers::BusyPool;
 
 /// What threads did in a program without a relevant finding. Times are in seconds, shares are parts
 /// of one.
@@ -34,77 +36,9 @@ pub struct Quiet {
     /// The CPUs in use, if most waits cost little for that reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_use: Option<CpusInUse>,
-    /// Threads of libuv that always had work, so that work queued for them.
+    /// Threads that always had work, so that work queued for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_pool: Option<BusyPool>,
-}
-
-/// The threads of libuv's pool, which never waited for work.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct BusyPool {
-    /// Number of threads.
-    pub threads: u64,
-    /// Part of their time that they had work.
-    pub busy: f64,
-}
-
-impl BusyPool {
-    /// Returns the pool of a process if its threads took work all the time and seldom waited for
-    /// it.
-    fn of(process: &Process) -> Option<Self> {
-        /// Minimum part of the time of the threads with work.
-        const BUSY: f64 = 0.9;
-        /// Minimum number of works in a second for each thread, so that the pool has existed for
-        /// most of the run.
-        const WORKS: f64 = 5.0;
-        let pool = |lock: &Lock| {
-            let signals = lock.sites.iter().any(|site| is_in(site, "uv_cond_signal"));
-            let waits = lock.sites.iter().find(|site| site.wait.count > 0)?;
-            let threads = waits.threads;
-            let is_worker = signals && threads > 1 && is_in(waits, "worker");
-            let mutex = process.locks.iter().find(|mutex| mutex.name == lock.mutex)?;
-            let time_s = threads as f64 * process.seconds;
-            let busy = 1.0 - lock.wait_s() / time_s.max(f64::MIN_POSITIVE);
-            let is_busy = busy >= BUSY && mutex.count() as f64 >= WORKS * time_s;
-            (is_worker && is_busy).then_some(Self { threads, busy })
-        };
-        process.locks.iter().filter(|lock| lock.kind == Kind::Condition).find_map(pool)
-    }
-}
-
-/// Returns whether a site is in exactly this function.
-fn is_in(site: &Site, function: &str) -> bool {
-    let rest = site.place.strip_prefix(function);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ' ']))
-}
-
-/// Mean numbers of CPUs that were in use during the run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct CpusInUse {
-    /// By the program.
-    pub program: f64,
-    /// By other programs.
-    pub others: f64,
-    /// Number of CPUs.
-    pub cpus: f64,
-}
-
-impl CpusInUse {
-    pub(crate) fn of(record: &Record) -> Self {
-        let program = &record.program;
-        let cpu_s: f64 = record.processes.iter().map(|process| process.cpu_s).sum();
-        Self {
-            // An imported record need not contain the time of the run.
-            program: if program.wall_s > 0.0 { cpu_s / program.wall_s } else { 0.0 },
-            others: program.other_cpus(),
-            cpus: f64::from(program.cpus.max(1)),
-        }
-    }
-
-    /// Returns the part of the time of the CPUs that was idle.
-    pub(crate) fn idle(self) -> f64 {
-        1.0 - (self.program + self.others) / self.cpus
-    }
 }
 
 /// Waits that are relevant in total, although no lock has a large part of them.
@@ -188,7 +122,7 @@ pub(crate) fn quiet(record: &Record, account: &Account) -> Quiet {
         activity,
         cpu_samples,
         in_use: None,
-        busy_pool: record.processes.iter().find_map(BusyPool::of),
+        busy_pool: BusyPool::of(record),
     }
 }
 
@@ -238,7 +172,7 @@ fn wait_of(account: &LockAccount) -> Option<JvmWait> {
 
 /// Returns the gap if waits in a function of Java's virtual machine may be for locks. Java's locks
 /// and its idle workers wait in the same function; only method names distinguish them.
-fn java_waits(record: &Record, account: &Account) -> Option<Gap> {
+pub(crate) fn java_waits(record: &Record, account: &Account) -> Option<Gap> {
     if record.processes.iter().any(rules::is_dumped) {
         return None;
     }
@@ -417,7 +351,7 @@ fn activity(record: &Record) -> Option<Activity> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_record::{Seen, Times};
+    use convoy_record::{Kind, Lock, Seen, Times};
 
     #[test]
     fn one_lock_that_has_most_of_the_waiting_is_not_many_places() {
@@ -456,27 +390,5 @@ mod tests {
         }
         assert!(!asleep(0) && !asleep(100) && !asleep(110));
         assert!(asleep(200));
-    }
-
-    #[test]
-    fn a_pool_whose_threads_always_have_work_is_busy() {
-        fn of(idle_s: f64, works: u64) -> Option<BusyPool> {
-            let wait = Times { count: 9, total_s: idle_s, ..Times::default() };
-            let worker = "worker (threadpool.c:76)".to_owned();
-            let signal = Site { place: "uv_cond_signal+0x9 (node)".to_owned(), ..Site::default() };
-            let sites = vec![Site { place: worker, wait, threads: 4, ..Site::default() }, signal];
-            let (kind, mutex) = (Kind::Condition, "mutex".to_owned());
-            let cond = Lock { kind, mutex: mutex.clone(), sites, ..Lock::default() };
-            let sites = vec![Site { count: works, ..Site::default() }];
-            let mutex = Lock { name: mutex, kind: Kind::Mutex, sites, ..Lock::default() };
-            let locks = vec![cond, mutex];
-            BusyPool::of(&Process { seconds: 3.0, locks, ..Process::default() })
-        }
-        let busy = of(0.12, 370).expect("next to no waits");
-        assert!(busy.threads == 4 && (busy.busy - 0.99).abs() < 1e-9, "{busy:?}");
-        assert_eq!(of(6.0, 370), None, "half of their time idle");
-        let own = Site { place: "worker_main (jobs.c:7)".to_owned(), ..Site::default() };
-        assert!(!is_in(&own, "worker"), "a pool of the program");
-        assert_eq!(of(0.12, 20), None, "perhaps a pool that began at the end");
     }
 }

@@ -4,12 +4,14 @@ use convoy_record::{Record, Scheduler, threads};
 use serde::Serialize;
 
 use crate::account::Account;
+use crate::cpus::CpusInUse;
 use crate::finding::{Finding, Kind, MUCH};
 use crate::gap::Gap;
 use crate::problem::Problem;
-use crate::quiet::{CpusInUse, Quiet, quiet, unrecorded};
+use crate::quiet::{Quiet, java_waits, quiet, unrecorded};
 use crate::remark::{Remark, remarks};
 use crate::rules;
+use crate::workers::BusyPool;
 
 /// Part of the waits that a cause has if they are said to be due to it.
 const MOSTLY: f64 = 0.5;
@@ -116,11 +118,17 @@ fn held(finding: &Finding, record: &Record) -> Option<f64> {
 }
 
 /// Returns whether a finding costs so little that waits which were not recorded may cost more, or
-/// less than waits for an unknown reason.
+/// less than waits for an unknown reason or for a pool of threads.
 fn may_hide(finding: &Finding, record: &Record, account: &Account) -> bool {
     let is_minor =
         finding.kind() != Kind::Deadlock && finding.weight.is_none_or(|part| part < MUCH);
-    match unrecorded(record, account) {
+    if is_minor && BusyPool::of(record).is_some() {
+        return true;
+    }
+    // The start of Java's virtual machine maps much memory.
+    let is_of_kernel = finding.kind() == Kind::KernelLock;
+    let java = || java_waits(record, account).filter(|_| is_minor && is_of_kernel);
+    match unrecorded(record, account).or_else(java) {
         None | Some(Gap::Tasks { scheduler: Scheduler::GoChannels }) => false,
         Some(Gap::Atomics { wait_s, .. }) => {
             finding.kind() != Kind::Deadlock && wait_s > finding.cost_s

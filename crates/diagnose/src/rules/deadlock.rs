@@ -5,7 +5,7 @@ use convoy_record::{Kind as Primitive, Pending, Process};
 use std::collections::BTreeMap;
 
 use super::plain::Plain;
-use crate::evidence::subject_of_wait;
+use crate::evidence::{function, subject_of_wait};
 use crate::finding::{Finding, Source};
 use crate::problem::{Cycle, Problem, Waited};
 
@@ -79,12 +79,12 @@ fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
         .filter(|one| !is_signal(process, one))
         .map(|one| (one.thread, one))
         .collect();
-    let mut found: Vec<Vec<&Pending>> = Vec::new();
+    let mut cycles: Vec<Vec<&Pending>> = Vec::new();
     for first in waits.values() {
         if first.owner_ended {
             // Any thread may post a semaphore, so the thread that took it last need not post it.
             if first.kind != Primitive::Semaphore || process.is_stuck {
-                found.push(vec![first]);
+                cycles.push(vec![first]);
             }
             continue;
         }
@@ -93,7 +93,7 @@ fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
             if next.thread == first.thread {
                 // Report each cycle once, starting at its lowest thread.
                 if path.iter().all(|one| one.thread >= first.thread) {
-                    found.push(path.clone());
+                    cycles.push(path.clone());
                 }
                 break;
             }
@@ -103,7 +103,7 @@ fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
             path.push(next);
         }
     }
-    found
+    cycles
 }
 
 /// Returns whether the wait is for a semaphore that is used as a signal and therefore has no owner.
@@ -139,7 +139,8 @@ fn unreleased(process: &Process) -> Vec<&Pending> {
     };
     // The owner may wait for work in the same function, as threads of a pool do.
     let waits_for_work = |wait: &Pending| {
-        process.pending.iter().any(|other| other.act == "wait" && other.place == wait.place)
+        let mut others = process.pending.iter().filter(|other| other.act == "wait");
+        others.any(|other| function(&other.place) == function(&wait.place))
     };
     let is_left = |wait: &&Pending| {
         [Primitive::Mutex, Primitive::Rwlock].contains(&wait.kind)
@@ -219,8 +220,8 @@ mod tests {
         let process = |pending| Process { pending, ..Process::default() };
         assert_eq!(unreleased(&process(vec![left("take"), wait(2, 3)])).len(), 1);
         // The threads of a pool take turns to wait for work.
-        let worker = Pending { act: "wait".to_owned(), ..left("take") };
-        assert!(unreleased(&process(vec![left("take"), worker])).is_empty());
+        let worker = Pending { act: "wait".to_owned(), ..left("take (a.rs:9)") };
+        assert!(unreleased(&process(vec![left("take (a.rs:7)"), worker])).is_empty());
         let mut busy = process(vec![left("take")]);
         let waits = convoy_record::Times { max_s: 0.3, ..Default::default() };
         let site = convoy_record::Site { wait: waits, ..Default::default() };

@@ -75,6 +75,16 @@ fn units(waits: &[&JavaWait]) -> Option<f64> {
     (held > 0.0 && held >= NEARLY_ALL * dumps && is_even).then_some(mean)
 }
 
+/// Returns whether tasks wait for the threads of a pool that execute `units` tasks at a time: more
+/// threads wait for tasks.
+fn has_queue(waits: &[&JavaWait], units: f64) -> bool {
+    /// Minimum ratio of the numbers.
+    const QUEUE: f64 = 1.25;
+    let waiting = total(waits.iter().map(|wait| wait.count)) as f64;
+    let dumps = total(waits.iter().map(|wait| wait.dumps));
+    waiting >= QUEUE * units * dumps as f64
+}
+
 /// Returns the identity of a lock in dumps. A lock of `java.util.concurrent` has a class that many
 /// locks share.
 fn key(wait: &JavaWait) -> (&str, &str) {
@@ -96,6 +106,10 @@ fn busiest(java: &Java, sort: &[Blocked]) -> Option<JavaMonitor> {
     let owner = holding.map_or(waiter, |(wait, _)| wait);
     let has_units = !is_monitor(first) && first.blocked != Blocked::Lock;
     let units = if has_units { Some(units(&same)?) } else { None };
+    // Each task that a thread of the pool executes has a thread that waits for it.
+    if first.blocked == Blocked::Task && units.is_some_and(|units| !has_queue(&same, units)) {
+        return None;
+    }
     Some(JavaMonitor {
         class: first.class.clone(),
         is_monitor: is_monitor(first),

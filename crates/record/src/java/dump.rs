@@ -92,6 +92,7 @@ impl Dump {
             }
             thread.name_wait();
         }
+        dump.name_pool();
         dump
     }
 
@@ -143,19 +144,21 @@ impl Dump {
     /// Returns the threads of the pool that executes tasks, if all of them are busy. None if there
     /// are several pools: a task may be for any of them.
     fn workers(&self) -> Vec<(&Thread, String)> {
-        /// Begins the functions of a thread of a pool that executes a task or waits for one.
-        const WORKER: &str = "java.util.concurrent.ThreadPoolExecutor.runWorker";
-        const IDLE: &str = "java.util.concurrent.ThreadPoolExecutor.getTask";
+        /// Functions of a thread of a pool that waits for a task.
+        const IDLE: [&str; 2] = [
+            "java.util.concurrent.ThreadPoolExecutor.getTask",
+            "java.util.concurrent.ForkJoinPool.awaitWork",
+        ];
         let mut pools: BTreeMap<&str, Option<Vec<(&Thread, String)>>> = BTreeMap::new();
         for thread in &self.threads {
-            let has = |function: &str| thread.frames.iter().any(|frame| method(frame) == function);
-            if !has(WORKER) {
+            if thread.pool().is_none() {
                 continue;
             }
+            let is_idle = thread.frames.iter().any(|frame| IDLE.contains(&method(frame)));
             // Threads of a pool have numbers: `pool-1-thread-2`.
             let name = thread.name.trim_end_matches(|digit: char| digit.is_ascii_digit());
             let pool = pools.entry(name).or_insert_with(|| Some(Vec::new()));
-            if has(IDLE) {
+            if is_idle {
                 *pool = None;
             } else if let Some(busy) = pool {
                 busy.push((thread, thread.place(0)));
@@ -164,6 +167,16 @@ impl Dump {
         let mut pools = pools.into_values();
         let only = pools.next().filter(|_| pools.next().is_none());
         only.flatten().unwrap_or_default()
+    }
+
+    /// Names the class of the pool that executes the tasks that threads wait for.
+    fn name_pool(&mut self) {
+        let pool = self.threads.iter().find_map(Thread::pool);
+        for thread in &mut self.threads {
+            if let (Some((Blocked::Task, _, class, _)), Some(pool)) = (&mut thread.waits, pool) {
+                pool.clone_into(class);
+            }
+        }
     }
 
     /// Returns the owner of an object, and the place that acquired it if that is known.
@@ -227,7 +240,7 @@ impl Thread {
             _ if TAKES.contains(&method) => (Blocked::Queue, class),
             "Object" => (Blocked::Condition, NOTIFICATION),
             _ if class.ends_with("$ConditionObject") => (Blocked::Condition, "Condition"),
-            "FutureTask" => (Blocked::Task, "ThreadPoolExecutor"),
+            "FutureTask" | "CompletableFuture" | "ForkJoinTask" => (Blocked::Task, "executor"),
             _ => return,
         };
         let named = (named.0, named.1.to_owned());
@@ -252,6 +265,19 @@ impl Thread {
         // Without the package: `FileChannelImpl.force`.
         let class = function.rmatch_indices('.').nth(1).map_or(0, |(at, _)| at + 1);
         (count < self.frames.len()).then(|| &function[class..])
+    }
+
+    /// Returns the class of the pool that this is a thread of.
+    fn pool(&self) -> Option<&'static str> {
+        /// The function in which a thread of a pool executes a task or waits for one.
+        const WORKERS: [(&str, &str); 2] = [
+            ("java.util.concurrent.ThreadPoolExecutor.runWorker", "ThreadPoolExecutor"),
+            ("java.util.concurrent.ForkJoinPool.runWorker", "ForkJoinPool"),
+        ];
+        self.frames.iter().find_map(|frame| {
+            let worker = WORKERS.iter().find(|(function, _)| *function == method(frame));
+            worker.map(|(_, class)| *class)
+        })
     }
 
     /// Returns whether the innermost frame is native code.

@@ -368,6 +368,11 @@ mod tests {
         let idle = worker("java.util.concurrent.ThreadPoolExecutor.getTask(java.base@17/T.java:1)");
         let java = read(&[waiter, &busy, &idle].concat()).1;
         assert_eq!(java.waits[0].units, 0, "a thread of the pool has no task: {java:?}");
+        let waiter = waiter.replace("FutureTask", "CompletableFuture");
+        let busy = busy.replace("ThreadPoolExecutor", "ForkJoinPool");
+        let java = read(&[waiter, busy].concat()).1;
+        let wait = &java.waits[0];
+        assert_eq!((&*wait.class, wait.blocked, wait.units), ("ForkJoinPool", Blocked::Task, 1));
     }
 
     #[test]

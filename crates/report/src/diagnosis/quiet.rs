@@ -1,6 +1,8 @@
 //! The first sentences about a program whose locks cost little, or whose waits are not known.
 
-use convoy_diagnose::{Activity, BusyPool, ConditionWaits, CpusInUse, EndedBy, Gap, Quiet, Spread};
+use convoy_diagnose::{
+    Activity, BusyPool, Clients, ConditionWaits, CpusInUse, EndedBy, Gap, Quiet, Spread,
+};
 
 use super::gap;
 use super::phrase::{at, count, list, percent, seconds};
@@ -17,7 +19,7 @@ pub(super) fn text(quiet: &Quiet) -> String {
         None => waits(quiet),
     };
     let first = match &quiet.busy_pool {
-        Some(pool) => format!("{} {first}", busy_pool(*pool)),
+        Some(pool) => format!("{} {first}", busy_pool(pool)),
         None => first,
     };
     match &quiet.activity {
@@ -26,16 +28,23 @@ pub(super) fn text(quiet: &Quiet) -> String {
     }
 }
 
-/// Returns that work queues for the threads of libuv, and how to get more of them.
-fn busy_pool(pool: BusyPool) -> String {
-    format!(
-        "The {} threads of libuv's pool had work during {} of their time, so short requests \
-         (files, names of hosts, compression, keys) wait behind long ones. Give it more threads: \
-         UV_THREADPOOL_SIZE={}.",
-        pool.threads,
-        percent(pool.busy),
-        4 * pool.threads
-    )
+/// Returns that work waits for the threads of a pool, and how to get more of them.
+fn busy_pool(pool: &BusyPool) -> String {
+    let (threads, busy) = (pool.threads, percent(pool.busy));
+    match &pool.clients {
+        None => format!(
+            "The {threads} threads of libuv's pool had work during {busy} of their time, so short \
+             requests (files, names of hosts, compression, keys) wait behind long ones. Give it \
+             more threads: UV_THREADPOOL_SIZE={}.",
+            4 * threads
+        ),
+        Some(Clients { place, waiting }) => format!(
+            "The {} of a pool had work during {busy} of their time, while {waiting:.1} threads on \
+             average waited for results in {place}: work waits for a thread. Give the pool more \
+             threads, if several can do this work at a time.",
+            count(threads, "thread"),
+        ),
+    }
 }
 
 /// Mean number of CPUs that is not mentioned.

@@ -1,0 +1,200 @@
+//! Threads that take work from a queue and always have some, so that work waits for them.
+
+use convoy_record::{Kind, Lock, Origin, Process, Record, Site, total};
+use serde::Serialize;
+
+use crate::account::shorter_s;
+use crate::cpus::CpusInUse;
+
+/// Minimum part of the time of the threads with work.
+const BUSY: f64 = 0.9;
+/// Minimum number of works in a second for each thread, so that the pool has existed for most of
+/// the run.
+const WORKS: f64 = 5.0;
+/// A work takes the mutex of its queue twice, or more often; a semaphore once.
+const RATIO: u64 = 4;
+
+/// A pool of threads that seldom waited for work.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BusyPool {
+    /// Number of threads.
+    pub threads: u64,
+    /// Part of their time that they had work.
+    pub busy: f64,
+    /// The threads of the program that wait for them. `None` for the pool of libuv, whose work is
+    /// queued by an event loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients: Option<Clients>,
+}
+
+/// Threads that wait for the results of a pool.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Clients {
+    /// Where most of them wait.
+    pub place: String,
+    /// Mean number of threads that wait for results.
+    pub waiting: f64,
+}
+
+impl BusyPool {
+    /// Returns the first pool of a program whose threads take work all the time and seldom wait for
+    /// it.
+    pub(crate) fn of(record: &Record) -> Option<Self> {
+        let has_cpus = CpusInUse::of(record).has_room();
+        record.processes.iter().find_map(|process| {
+            let mut queues = process.locks.iter().filter(|lock| {
+                let is_queue = matches!(lock.kind, Kind::Condition | Kind::Semaphore);
+                is_queue && lock.instances <= 1 && lock.origin != Origin::JavaVm
+            });
+            let pool = queues.find_map(|lock| Self::at(process, lock, has_cpus));
+            pool.or_else(|| Self::of_python(process).filter(|_| has_cpus))
+        })
+    }
+
+    /// Returns the pool whose threads wait for work at this condition or semaphore.
+    fn at(process: &Process, lock: &Lock, has_cpus: bool) -> Option<Self> {
+        let waits = lock.sites.iter().filter(|site| site.wait.count > 0);
+        let threads = total(waits.clone().map(|site| site.threads));
+        let waits = waits.max_by_key(|site| site.wait.count)?;
+        let pool = Self::new(process, threads, lock.wait_s())?;
+        let mutex = process.locks.iter().find(|mutex| mutex.name == lock.mutex);
+        let taken = match lock.kind {
+            Kind::Semaphore => lock.count(),
+            _ => mutex.map_or(0, Lock::count),
+        };
+        if (taken as f64) < WORKS * threads as f64 * process.seconds {
+            return None;
+        }
+        let signals = lock.sites.iter().any(|site| is_in(site, "uv_cond_signal"));
+        if signals && threads > 1 && is_in(waits, "worker") {
+            return Some(pool);
+        }
+        if !has_cpus || lock.is_lock() {
+            return None;
+        }
+        let results = results(process, lock)?;
+        let works = works(results);
+        let is_each = works.saturating_mul(RATIO) >= taken && works <= taken.saturating_mul(RATIO);
+        pool.with(process, results).filter(|_| is_each)
+    }
+
+    /// Returns the pool of a `ThreadPoolExecutor` of Python. Its queue is in C, and acquisitions
+    /// of its lock are not seen.
+    fn of_python(process: &Process) -> Option<Self> {
+        let is_result = |site: &Site| is_waited_in(site, "Future.result", "(_base.py:");
+        let mut conditions = process.locks.iter().filter(|lock| lock.kind == Kind::Condition);
+        let results = conditions.find(|lock| lock.sites.iter().any(is_result))?;
+        let sites = process.locks.iter().flat_map(|lock| &lock.sites);
+        let waits = sites.filter(|site| is_waited_in(site, "_worker", "(thread.py:"));
+        let idle = waits.clone().map(|site| site.threads).max().unwrap_or(0);
+        let idle_s = waits.map(|site| site.wait.total_s).sum();
+        // Each future has a condition, which several threads of the pool signal in turn.
+        let signals = results.sites.iter().filter(|site| site.act == "signal");
+        let signals = total(signals.map(|site| site.threads)).div_ceil(results.instances.max(1));
+        Self::new(process, idle.max(signals), idle_s)?.with(process, results)
+    }
+
+    /// Returns a pool of `threads` that waited for work for `idle_s` seconds, if that is little.
+    fn new(process: &Process, threads: u64, idle_s: f64) -> Option<Self> {
+        let time_s = threads as f64 * process.seconds;
+        let busy = 1.0 - idle_s / time_s.max(f64::MIN_POSITIVE);
+        (threads > 0 && busy >= BUSY).then_some(Self { threads, busy, clients: None })
+    }
+
+    /// Adds the threads that wait for its results, if more of them wait than the pool has threads.
+    fn with(self, process: &Process, results: &Lock) -> Option<Self> {
+        /// Minimum ratio of the mean number of waiting threads to the number of threads.
+        const QUEUE: f64 = 1.5;
+        let waiting = waiting(process, results);
+        let site = results.sites.iter().max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s))?;
+        let is_much = works(results) as f64 >= WORKS * self.threads as f64 * process.seconds;
+        let has_queue = is_much && waiting >= QUEUE * self.threads as f64;
+        let clients = Clients { place: site.place.clone(), waiting };
+        has_queue.then_some(Self { clients: Some(clients), ..self })
+    }
+}
+
+/// Returns the condition or the like for which threads wait longest, but for `queue`.
+fn results<'a>(process: &'a Process, queue: &Lock) -> Option<&'a Lock> {
+    let locks = process.locks.iter().chain(&process.futexes).chain(&process.runtime_locks);
+    let others = locks.filter(|lock| !std::ptr::eq(*lock, queue) && !lock.is_lock());
+    others.max_by(|a, b| waiting(process, a).total_cmp(&waiting(process, b)))
+}
+
+/// Returns the number of works that threads waited for.
+fn works(results: &Lock) -> u64 {
+    total(results.sites.iter().map(|site| site.wait.count))
+}
+
+/// Returns the mean number of threads that wait for a result.
+fn waiting(process: &Process, results: &Lock) -> f64 {
+    /// Part of the run for which no thread waits for a result.
+    const LONG: f64 = 0.5;
+    let wait_s = shorter_s(results, LONG * process.seconds);
+    wait_s / process.seconds.max(f64::MIN_POSITIVE)
+}
+
+/// Returns whether threads wait in this function of this file.
+fn is_waited_in(site: &Site, function: &str, file: &str) -> bool {
+    site.wait.count > 0 && is_in(site, function) && site.place.contains(file)
+}
+
+/// Returns whether a site is in exactly this function.
+fn is_in(site: &Site, function: &str) -> bool {
+    let rest = site.place.strip_prefix(function);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ' ']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_record::{Program, Times};
+
+    /// A queue whose four threads wait at `place` for `idle_s` seconds of 3 and which is signalled
+    /// by `signal`; its mutex is acquired `taken` times.
+    fn queue(place: &str, signal: &str, idle_s: f64, taken: u64) -> [Lock; 2] {
+        let wait = Times { count: 9, total_s: idle_s, ..Times::default() };
+        let signal = Site { place: signal.to_owned(), ..Site::default() };
+        let place = place.to_owned();
+        let sites = vec![Site { place, wait, threads: 4, ..Site::default() }, signal];
+        let (kind, mutex) = (Kind::Condition, "mutex".to_owned());
+        let condition = Lock { kind, mutex: mutex.clone(), sites, ..Lock::default() };
+        let sites = vec![Site { count: taken, ..Site::default() }];
+        [condition, Lock { name: mutex, kind: Kind::Mutex, sites, ..Lock::default() }]
+    }
+
+    fn pool(locks: impl IntoIterator<Item = Lock>) -> Option<BusyPool> {
+        let process =
+            Process { seconds: 3.0, locks: locks.into_iter().collect(), ..Process::default() };
+        let program = Program { cpus: 2, wall_s: 3.0, ..Program::default() };
+        BusyPool::of(&Record { program, processes: vec![process], ..Record::default() })
+    }
+
+    #[test]
+    fn a_pool_of_libuv_whose_threads_always_have_work_is_busy() {
+        fn of(idle_s: f64, works: u64) -> Option<BusyPool> {
+            pool(queue("worker (threadpool.c:76)", "uv_cond_signal+0x9 (node)", idle_s, works))
+        }
+        let busy = of(0.12, 370).expect("next to no waits");
+        assert!(busy.threads == 4 && (busy.busy - 0.99).abs() < 1e-9, "{busy:?}");
+        assert_eq!(of(6.0, 370), None, "half of their time idle");
+        assert_eq!(of(0.12, 20), None, "perhaps a pool that began at the end");
+    }
+
+    #[test]
+    fn a_pool_of_the_program_is_busy_if_more_threads_wait_than_it_has() {
+        fn of(waiting: f64, works: u64) -> Option<BusyPool> {
+            let wait = Times { count: works, total_s: 3.0 * waiting, ..Times::default() };
+            let place = "ask (jobs.c:3)".to_owned();
+            let sites = vec![Site { place, count: works, wait, threads: 16, ..Site::default() }];
+            let results = Lock { kind: Kind::Semaphore, instances: 16, sites, ..Lock::default() };
+            pool(
+                queue("work (jobs.c:7)", "post (jobs.c:9)", 0.12, 800).into_iter().chain([results]),
+            )
+        }
+        let clients = of(15.0, 400).and_then(|busy| busy.clients).expect("eleven works wait");
+        assert!((clients.waiting - 15.0).abs() < 1e-9 && clients.place == "ask (jobs.c:3)");
+        assert_eq!(of(4.0, 400), None, "each work has a thread");
+        assert_eq!(of(15.0, 100), None, "threads that wait for something else");
+    }
+}
