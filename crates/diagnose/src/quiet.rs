@@ -278,7 +278,12 @@ fn hidden_tasks(record: &Record) -> Option<Gap> {
     record.processes.iter().find_map(|process| {
         let mut schedulers = process.schedulers.iter().copied();
         schedulers
-            .find(|scheduler| *scheduler != Scheduler::Asyncio || polls(process))
+            .find(|scheduler| match scheduler {
+                Scheduler::Asyncio => polls(process),
+                // One of its threads is a timer.
+                Scheduler::Ruby => process.threads > 2,
+                _ => true,
+            })
             .map(|scheduler| Gap::Tasks { scheduler })
     })
 }

@@ -102,15 +102,15 @@ fn waits_that_were_not_recorded_are_a_gap() {
 
 #[test]
 fn tasks_without_a_thread_are_hidden() {
-    use Scheduler::{Asyncio, DotNet, Go, GoChannels, Tokio};
+    use Scheduler::{Asyncio, DotNet, Go, GoChannels, Ruby, Tokio};
     fn asleep(call: &str) -> Option<Gap> {
         let what = format!("{call}(2)");
         let activity = vec![Seen { doing: Doing::Sleeps, what, count: 90, ..Seen::default() }];
         let process = Process { activity, ..Process::default() };
         quiet(&record(Process { schedulers: vec![Asyncio], ..process })).gap
     }
-    for scheduler in [Go, GoChannels, Tokio, Asyncio, DotNet] {
-        let process = Process { schedulers: vec![scheduler], ..Process::default() };
+    for scheduler in [Go, GoChannels, Tokio, Asyncio, DotNet, Ruby] {
+        let process = Process { threads: 4, schedulers: vec![scheduler], ..Process::default() };
         assert_eq!(quiet(&record(process)).gap, Some(Gap::Tasks { scheduler }));
     }
     // Loaded, but no thread sleeps in its event loop.

@@ -20,9 +20,12 @@ const FILES: [(&str, Origin); 6] = [
     ("python", Origin::Python),
 ];
 /// Beginnings of the names of libraries that a program maps once it uses such tasks: the extension
-/// of Python's module `asyncio`, and the runtime of .NET.
-const LIBRARIES: [(&str, Scheduler); 2] =
-    [("_asyncio.", Scheduler::Asyncio), ("libcoreclr.so", Scheduler::DotNet)];
+/// of Python's module `asyncio`, the runtime of .NET, and Ruby's interpreter.
+const LIBRARIES: [(&str, Scheduler); 3] = [
+    ("_asyncio.", Scheduler::Asyncio),
+    ("libcoreclr.so", Scheduler::DotNet),
+    ("libruby", Scheduler::Ruby),
+];
 /// The variable that contains the interpreter lock of `CPython` and no other lock that threads wait
 /// for: its other locks are allocated.
 const INTERPRETER: &str = "_PyRuntime";

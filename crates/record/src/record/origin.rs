@@ -60,6 +60,9 @@ pub enum Scheduler {
     Asyncio,
     /// Tasks of .NET, whose monitors wait like its idle threads, too.
     DotNet,
+    /// Threads of Ruby, which wait for its interpreter lock, for a `Mutex` and for work in the same
+    /// functions.
+    Ruby,
 }
 
 impl Origin {

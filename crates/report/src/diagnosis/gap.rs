@@ -139,6 +139,12 @@ fn tasks(scheduler: Scheduler) -> &'static str {
              and `dotnet-trace collect -p PID --providers \
              Microsoft-Windows-DotNETRuntime:0x4000:4` names them."
         }
+        Scheduler::Ruby => {
+            "The cost of locks is not known: Ruby's threads wait for its interpreter lock (the \
+             GVL), for a Mutex and for work in the same functions. `rbspy dump --pid PID` shows \
+             where each thread waits, and the gem gvltools (Ruby 3.2) measures the waits for the \
+             GVL."
+        }
     }
 }
 

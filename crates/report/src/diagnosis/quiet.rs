@@ -40,7 +40,7 @@ fn busy_pool(pool: &BusyPool) -> String {
         ),
         Some(Clients { place, waiting }) => format!(
             "The {} of a pool had work during {busy} of their time, while {waiting:.1} threads on \
-             average waited for results in {place}: work waits for a thread. Give the pool more \
+             average waited for it in {place}: work waits for a thread. Give the pool more \
              threads, if several can do this work at a time.",
             count(threads, "thread"),
         ),
