@@ -1,4 +1,5 @@
 // Programs with one known use of locks in each mode. The second argument is how long to run, seconds.
+#include <arpa/inet.h>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -16,6 +17,8 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <vector>
 
 using Clock = std::chrono::steady_clock;
@@ -179,6 +182,32 @@ struct Executor {
 };
 static Executor executor;
 
+// Threads that take turns to wait for a client.
+struct Acceptor {
+    std::mutex lock;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}, {}};
+
+    Acceptor() {
+        socklen_t size = sizeof address;
+        bind(listener, (sockaddr *)&address, size);
+        getsockname(listener, (sockaddr *)&address, &size);
+        listen(listener, 64);
+    }
+    void serve() {
+        lock.lock();
+        int client = accept(listener, nullptr, nullptr);
+        lock.unlock();
+        close(client);
+    }
+    void visit() {
+        int client = socket(AF_INET, SOCK_STREAM, 0);
+        connect(client, (sockaddr *)&address, sizeof address);
+        close(client);
+    }
+};
+static Acceptor acceptor;
+
 template <class F> static void start(std::vector<std::thread> &threads, int count, F work) {
     while (count-- > 0)
         threads.emplace_back([work, count] {
@@ -236,6 +265,9 @@ int main(int count, char **words) {
     } else if (mode == "executor" || mode == "executor-enough") {
         start(threads, mode == "executor" ? 2 : 16, [](int) { executor.work(); });
         start(threads, 16, [](int) { executor.ask(); });
+    } else if (mode == "acceptors") {
+        for (int i = 0; i < 6; i++) std::thread([] { for (;;) acceptor.serve(); }).detach();
+        start(threads, 1, [](int) { acceptor.visit(); sleep_us(20000); });
     } else if (mode == "private") {
         start(threads, 4, [](int) {
             static thread_local std::mutex own;

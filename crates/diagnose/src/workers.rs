@@ -7,7 +7,7 @@ use crate::account::shorter_s;
 use crate::cpus::CpusInUse;
 
 /// Minimum part of the time of the threads with work.
-const BUSY: f64 = 0.9;
+const BUSY: f64 = 0.8;
 /// Minimum number of works in a second for each thread, so that the pool has existed for most of
 /// the run.
 const WORKS: f64 = 5.0;

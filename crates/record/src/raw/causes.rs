@@ -316,6 +316,7 @@ impl Raw {
         }
         process.causes.sort_by(|a, b| b.wait_s.total_cmp(&a.wait_s));
         signals(process);
+        turns(process);
         drop_admissions(process);
         Ok(())
     }
@@ -326,6 +327,41 @@ fn is_for_events(seen: &Seen) -> bool {
     const CALLS: [&str; 4] =
         ["epoll_wait(2)", "epoll_pwait(2)", "epoll_pwait2(2)", "io_uring_enter(2)"];
     seen.doing == Doing::Sleeps && CALLS.contains(&seen.what.as_str())
+}
+
+/// Returns whether a thread waits for a client.
+fn is_for_clients(seen: &Seen) -> bool {
+    let is_call = ["accept(2)", "accept4(2)"].contains(&seen.what.as_str());
+    seen.doing == Doing::Sleeps && is_call || is_for_events(seen)
+}
+
+/// Marks locks under which threads take turns to wait for clients: the others are idle. A thread
+/// that needs the lock at another place for something else is not.
+fn turns(process: &mut Process) {
+    /// Minimum number of samples of owners.
+    const FEW: u64 = 5;
+    fn function(place: &str) -> &str {
+        place.split(" (").next().unwrap_or(place)
+    }
+    let Process { locks, futexes, causes, .. } = process;
+    for lock in locks.iter_mut().chain(futexes) {
+        if ![Kind::Mutex, Kind::Semaphore].contains(&lock.kind) {
+            continue;
+        }
+        let (mut samples, mut asleep, mut clients) = (0, 0, 0);
+        let same = causes.iter().filter(|cause| cause.kind == lock.kind && cause.lock == lock.name);
+        for cause in same {
+            let is_turn =
+                function(&cause.held_at) == function(&cause.place) || cause.held_at.is_empty();
+            for seen in &cause.owners {
+                samples += seen.count;
+                asleep += if seen.doing == Doing::Sleeps { seen.count } else { 0 };
+                clients += if is_turn && is_for_clients(seen) { seen.count } else { 0 };
+            }
+        }
+        let is_mostly = 2 * clients >= asleep && 10 * clients >= samples;
+        lock.held_for_good |= clients >= FEW && is_mostly;
+    }
 }
 
 /// Marks conditions as signals if the threads that they admit wait for events there, as the leader

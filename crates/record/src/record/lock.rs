@@ -77,7 +77,8 @@ pub struct Lock {
     #[serde(default, skip_serializing_if = "is_default")]
     pub given_by_others: u64,
     /// For a semaphore: whether single holds take so much of the run that it is a signal for the
-    /// end of its owner. For a condition: whether the threads that it admits wait for events.
+    /// end of its owner. For a condition: whether the threads that it admits wait for events. For a
+    /// mutex or semaphore: whether threads take turns under it to wait for clients.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held_for_good: bool,
     /// For a condition: the mutex that threads released while they waited.
@@ -254,9 +255,9 @@ impl Lock {
         let is_owned = all > 0 && self.given_by_owner as f64 >= OWNER * all as f64;
         match self.kind {
             _ if !self.kernel.is_empty() => true,
+            Kind::Mutex | Kind::Condition | Kind::Semaphore if self.held_for_good => false,
             Kind::Mutex | Kind::Rwlock | Kind::Spinlock => true,
             Kind::Barrier => false,
-            Kind::Condition | Kind::Semaphore if self.held_for_good => false,
             Kind::Semaphore if self.is_held_once() => false,
             Kind::Condition if self.is_pool() => true,
             Kind::Condition => {
