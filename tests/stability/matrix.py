@@ -189,7 +189,7 @@ def cell(convoy, command, setting, count, directory, expected):
                     f"{answer.kind} {answer.lock}: {answer.sentence}" if answer else "no record")
             keys[answer.key() if answer else None] += 1
             if not (answer and answer.honest):
-                kinds[answer.kind if answer else None] += 1
+                kinds[answer.key() if answer else (None, None)] += 1
     finally:
         if hog:
             hog.kill()
@@ -206,11 +206,12 @@ def report(rows, arguments):
             total[key] += row[key]
     summary = (f"{total['records']} records: right {total['right']}, honest {total['honest']}, "
                f"wrong {total['wrong']}, same answer {total['same']}")
-    stable = steady_programs(rows)
-    summary += (f". Of {len(stable)} programs {sum(stable.values())} have one kind, or an honest "
-                "answer, in 95 % of their records")
+    steady = [steady_programs(rows, parts) for parts in (1, 2)]
+    kinds, locks = (sum(programs.values()) for programs in steady)
+    summary += (f".\nOf {len(steady[0])} programs {kinds} have one kind of answer, and {locks} one "
+                "kind and lock, in 95 % of their\nrecords that have no honest answer.")
     print(summary)
-    print("others:", *(name for name, is_steady in stable.items() if not is_steady))
+    print("others:", *(name for name, is_steady in steady[1].items() if not is_steady))
     if arguments.write:
         commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=8", "HEAD"],
                                 capture_output=True, text=True, check=False).stdout.strip()
@@ -220,12 +221,14 @@ def report(rows, arguments):
         pathlib.Path(arguments.write).write_text("\n".join([page, *table(rows)]) + "\n")
 
 
-def steady_programs(rows):
-    """Returns for each program whether nearly all of its answers are of one kind, or honest."""
+def steady_programs(rows, parts):
+    """Returns for each program whether nearly all of its answers are honest, or equal in the kind
+    (and the lock, with two parts)."""
     kinds = collections.defaultdict(collections.Counter)
     records = collections.Counter()
     for row in rows:
-        kinds[row["name"]] += row["kinds"]
+        for key, count in row["kinds"].items():
+            kinds[row["name"]][key[:parts]] += count
         records[row["name"]] += row["records"]
     others = {name: kinds[name].total() - max(kinds[name].values(), default=0) for name in records}
     return {name: others[name] <= 0.05 * count for name, count in records.items()}

@@ -29,7 +29,7 @@ pub(super) fn text(quiet: &Quiet) -> String {
 }
 
 /// Returns that work waits for the threads of a pool, and how to get more of them.
-fn busy_pool(pool: &BusyPool) -> String {
+pub(super) fn busy_pool(pool: &BusyPool) -> String {
     let (threads, busy) = (pool.threads, percent(pool.busy));
     match &pool.clients {
         None => format!(
@@ -38,12 +38,17 @@ fn busy_pool(pool: &BusyPool) -> String {
              more threads: UV_THREADPOOL_SIZE={}.",
             4 * threads
         ),
-        Some(Clients { place, waiting }) => format!(
-            "The {} of a pool had work during {busy} of their time, while {waiting:.1} threads on \
-             average waited for it in {place}: work waits for a thread. Give the pool more \
-             threads, if several can do this work at a time.",
-            count(threads, "thread"),
-        ),
+        Some(Clients { place, waiting }) => {
+            let (pool, its, it) = match threads {
+                1 => ("only thread".to_owned(), "its", "it"),
+                _ => (count(threads, "thread"), "their", "them"),
+            };
+            format!(
+                "The {pool} of a pool had work during {busy} of {its} time, while {waiting:.1} \
+                 threads on average waited for {it} in {place}: work waits for a thread. Give the \
+                 pool more threads, if several can do this work at a time."
+            )
+        }
     }
 }
 

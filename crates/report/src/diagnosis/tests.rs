@@ -1,9 +1,9 @@
 //! One sentence for each kind of finding, gap and remark.
 
 use convoy_diagnose::{
-    Call, Confidence, Counter, Cycle, Finding, Gap, Herd, HogSign, Inversion, JavaActivity,
-    JavaMonitor, Lost, Mover, Owner, Owners, Problem, ProcessWaits, PythonModule, Source, Subject,
-    Waited, Waiters, Wakers,
+    BusyPool, Call, Clients, Confidence, Counter, Cycle, Finding, Gap, Herd, HogSign, Inversion,
+    JavaActivity, JavaMonitor, Lost, Mover, Owner, Owners, Problem, ProcessWaits, PythonModule,
+    Source, Subject, Waited, Waiters, Wakers,
 };
 use convoy_record::{KernelObject, Kind as Primitive, Origin};
 
@@ -247,4 +247,20 @@ fn gaps_of_findings_follow_the_cure() {
     vague.gaps = vec![Gap::FewSamples { samples: 2 }];
     vague.subject = Some(Subject::Unnamed { primitive: Primitive::Mutex, instances: 3 });
     insta::assert_snapshot!(super::text(&vague));
+}
+
+#[test]
+fn a_busy_pool_is_told_with_the_threads_that_wait_for_it() {
+    fn pool(threads: u64, clients: Option<Clients>) -> String {
+        super::quiet::busy_pool(&BusyPool { threads, busy: 0.99, clients })
+    }
+    let clients = Some(Clients { place: "ask (jobs.c:3)".to_owned(), waiting: 6.9 });
+    assert_eq!(
+        pool(1, clients.clone()),
+        "The only thread of a pool had work during 99 % of its time, while 6.9 threads on average \
+         waited for it in ask (jobs.c:3): work waits for a thread. Give the pool more threads, if \
+         several can do this work at a time."
+    );
+    assert!(pool(2, clients).starts_with("The 2 threads of a pool had work during 99 % of their"));
+    assert!(pool(4, None).ends_with("UV_THREADPOOL_SIZE=16."));
 }
