@@ -59,6 +59,11 @@ pub enum Gap {
     },
     /// Threads sleep in futex(2), which the program calls itself.
     FutexWaits,
+    /// Several threads ran for a short time, and were hardly sampled.
+    Short {
+        /// Time of the run, in seconds.
+        seconds: f64,
+    },
     /// Processes wait at semaphores, and only kernel events show whether for each other.
     ProcessWaits {
         /// Number of processes.

@@ -108,6 +108,7 @@ pub(crate) fn quiet(record: &Record, account: &Account) -> Quiet {
         .or_else(|| {
             (!has_locks && activity.is_some() && sleeps_in_futex(record)).then_some(Gap::FutexWaits)
         });
+    let gap = gap.or_else(|| short(record, calls).filter(|_| activity.is_none()));
     let cpu_samples = total(record.processes.iter().map(|process| process.samples));
     let is_nothing = calls == 0 && activity.is_none() && cpu_samples == 0;
     Quiet {
@@ -228,6 +229,21 @@ fn spread(account: &Account) -> Option<Spread> {
         place: place(first),
         first_s: first.waited_s,
     })
+}
+
+/// Returns the gap if several threads ran, but too short to be sampled: waits inside of libc are
+/// known by samples and kernel events alone.
+fn short(record: &Record, calls: u64) -> Option<Gap> {
+    /// Maximum length of the run, in seconds.
+    const SHORT_S: f64 = 1.0;
+    /// Maximum number of recorded acquisitions.
+    const FEW: u64 = 20;
+    /// Minimum mean number of CPUs that the program used.
+    const SEVERAL: f64 = 1.2;
+    let run_s = record.program.wall_s;
+    let is_timed = record.processes.iter().any(|process| process.scheduling.is_some());
+    let is_short = run_s < SHORT_S && calls < FEW && CpusInUse::of(record).program >= SEVERAL;
+    (is_short && !is_timed).then_some(Gap::Short { seconds: run_s })
 }
 
 /// Returns the gap of a program whose locks could not be recorded.

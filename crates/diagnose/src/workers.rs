@@ -1,10 +1,11 @@
 //! Threads that take work from a queue and always have some, so that work waits for them.
 
-use convoy_record::{Kind, Lock, Origin, Process, Record, Site, total};
+use convoy_record::{Doing, Kind, Lock, Origin, Process, Record, Site, total};
 use serde::Serialize;
 
 use crate::account::shorter_s;
 use crate::cpus::CpusInUse;
+use crate::evidence::function;
 
 /// Minimum part of the time of the threads with work.
 const BUSY: f64 = 0.8;
@@ -54,10 +55,14 @@ impl BusyPool {
     /// Returns the pool whose threads wait for work at this condition or semaphore.
     fn at(process: &Process, lock: &Lock, has_cpus: bool) -> Option<Self> {
         let waits = lock.sites.iter().filter(|site| site.wait.count > 0);
-        let threads = total(waits.clone().map(|site| site.threads));
-        let waits = waits.max_by_key(|site| site.wait.count)?;
+        let mut threads = total(waits.clone().map(|site| site.threads));
+        let mut mutex = process.locks.iter().find(|mutex| mutex.name == lock.mutex);
+        if threads == 0 && lock.kind == Kind::Condition {
+            // Its threads have always found work.
+            mutex = signalled_under(process, lock);
+            threads = mutex.map_or(0, |mutex| takers(process, lock, mutex));
+        }
         let pool = Self::new(process, threads, lock.wait_s())?;
-        let mutex = process.locks.iter().find(|mutex| mutex.name == lock.mutex);
         let taken = match lock.kind {
             Kind::Semaphore => lock.count(),
             _ => mutex.map_or(0, Lock::count),
@@ -66,7 +71,9 @@ impl BusyPool {
             return None;
         }
         let signals = lock.sites.iter().any(|site| is_in(site, "uv_cond_signal"));
-        if signals && threads > 1 && is_in(waits, "worker") {
+        let is_worker =
+            waits.max_by_key(|site| site.wait.count).is_some_and(|site| is_in(site, "worker"));
+        if signals && threads > 1 && is_worker {
             return Some(pool);
         }
         if !has_cpus || lock.is_lock() {
@@ -114,6 +121,34 @@ impl BusyPool {
     }
 }
 
+/// Returns the mutex that is acquired most often by the functions that signal a condition.
+fn signalled_under<'a>(process: &'a Process, condition: &Lock) -> Option<&'a Lock> {
+    let mutexes = process.locks.iter().filter(|lock| {
+        let is_there = |site: &Site| signals_in(condition, site);
+        lock.kind == Kind::Mutex && lock.instances <= 1 && lock.sites.iter().any(is_there)
+    });
+    mutexes.max_by_key(|mutex| mutex.count())
+}
+
+/// Returns how many threads take work from a queue with this mutex: those that neither wait for
+/// conditions nor in futex(2), by samples, but at most those that acquire it elsewhere.
+fn takers(process: &Process, condition: &Lock, mutex: &Lock) -> u64 {
+    let elsewhere = mutex.sites.iter().filter(|site| !signals_in(condition, site));
+    let most = total(elsewhere.map(|site| site.threads));
+    let at_work = process.activity.iter().filter(|seen| match seen.doing {
+        Doing::Sleeps => seen.what != "futex(2)",
+        doing => matches!(doing, Doing::Runs | Doing::Faults),
+    });
+    let mean = total(at_work.map(|seen| seen.count)) as f64 / process.looks.max(1) as f64;
+    (mean.round() as u64).max(1).min(most)
+}
+
+/// Returns whether a site is in a function that signals the condition.
+fn signals_in(condition: &Lock, site: &Site) -> bool {
+    let mut signals = condition.sites.iter().filter(|signal| signal.act == "signal");
+    signals.any(|signal| function(&signal.place) == function(&site.place))
+}
+
 /// Returns the condition or the like for which threads wait longest, but for `queue`.
 fn results<'a>(process: &'a Process, queue: &Lock) -> Option<&'a Lock> {
     let locks = process.locks.iter().chain(&process.futexes).chain(&process.runtime_locks);
@@ -148,7 +183,7 @@ fn is_in(site: &Site, function: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_record::{Program, Times};
+    use convoy_record::{Program, Seen, Times};
 
     /// A queue whose four threads wait at `place` for `idle_s` seconds of 3 and which is signalled
     /// by `signal`; its mutex is acquired `taken` times.
@@ -181,20 +216,41 @@ mod tests {
         assert_eq!(of(0.12, 20), None, "perhaps a pool that began at the end");
     }
 
+    /// Words on which this many threads wait on average for so many results.
+    fn results(waiting: f64, works: u64) -> Lock {
+        let wait = Times { count: works, total_s: 3.0 * waiting, ..Times::default() };
+        let place = "ask (jobs.c:3)".to_owned();
+        let sites = vec![Site { place, count: works, wait, threads: 16, ..Site::default() }];
+        Lock { kind: Kind::Semaphore, instances: 16, sites, ..Lock::default() }
+    }
+
     #[test]
     fn a_pool_of_the_program_is_busy_if_more_threads_wait_than_it_has() {
         fn of(waiting: f64, works: u64) -> Option<BusyPool> {
-            let wait = Times { count: works, total_s: 3.0 * waiting, ..Times::default() };
-            let place = "ask (jobs.c:3)".to_owned();
-            let sites = vec![Site { place, count: works, wait, threads: 16, ..Site::default() }];
-            let results = Lock { kind: Kind::Semaphore, instances: 16, sites, ..Lock::default() };
-            pool(
-                queue("work (jobs.c:7)", "post (jobs.c:9)", 0.12, 800).into_iter().chain([results]),
-            )
+            let queue = queue("work (jobs.c:7)", "post (jobs.c:9)", 0.12, 800);
+            pool(queue.into_iter().chain([results(waiting, works)]))
         }
         let clients = of(15.0, 400).and_then(|busy| busy.clients).expect("eleven works wait");
         assert!((clients.waiting - 15.0).abs() < 1e-9 && clients.place == "ask (jobs.c:3)");
         assert_eq!(of(4.0, 400), None, "each work has a thread");
         assert_eq!(of(15.0, 100), None, "threads that wait for something else");
+    }
+
+    #[test]
+    fn threads_that_never_wait_for_work_are_those_that_do_something_else() {
+        fn site(place: &str, act: &str, threads: u64) -> Site {
+            let (place, act) = (place.to_owned(), act.to_owned());
+            Site { place, act, count: 400, threads, ..Site::default() }
+        }
+        let signals = vec![site("post (jobs.c:9)", "signal", 16)];
+        let condition = Lock { kind: Kind::Condition, sites: signals, ..Lock::default() };
+        let sites = vec![site("post (jobs.c:8)", "lock", 16), site("work (jobs.c:7)", "lock", 4)];
+        let mutex = Lock { kind: Kind::Mutex, sites, ..Lock::default() };
+        let what = "clock_nanosleep(2)".to_owned();
+        let asleep = Seen { doing: Doing::Sleeps, what, count: 195, ..Seen::default() };
+        let process = Process { activity: vec![asleep], looks: 100, ..Process::default() };
+        assert_eq!(takers(&process, &condition, &mutex), 2);
+        let locks = [condition, mutex, results(15.0, 400)];
+        assert_eq!(pool(locks).map(|pool| pool.threads), Some(1), "none was sampled");
     }
 }

@@ -43,6 +43,11 @@ pub(crate) fn text(gap: &Gap) -> String {
         Gap::FutexWaits => "The cost of locks is not known: threads sleep in futex(2), which the \
                             program calls itself, and only kernel events, as root, show what for."
             .to_owned(),
+        Gap::Short { seconds: run_s } => format!(
+            "The cost of locks is not known: the run of {} was too short to sample its threads. \
+             Record a longer run, or as root with kernel events.",
+            seconds(*run_s)
+        ),
         Gap::ProcessWaits { processes, program, place, waits, sleeps } => {
             process_waits(*processes, program, place, *waits, sleeps)
         }
