@@ -208,8 +208,8 @@ def report(rows, arguments):
                f"wrong {total['wrong']}, same answer {total['same']}")
     steady = [steady_programs(rows, parts) for parts in (1, 2)]
     kinds, locks = (sum(programs.values()) for programs in steady)
-    summary += (f".\nOf {len(steady[0])} programs {kinds} have one kind of answer, and {locks} one "
-                "kind and lock, in 95 % of their\nrecords that have no honest answer.")
+    summary += (f". For {kinds} of\n{len(steady[0])} programs at most 5 % of the answers, honest ones left out, "
+                f"are of another kind than\nmost; for {locks} of another kind or lock.")
     print(summary)
     print("others:", *(name for name, is_steady in steady[1].items() if not is_steady))
     if arguments.write:

@@ -59,7 +59,7 @@ pub enum Gap {
     },
     /// Threads sleep in futex(2), which the program calls itself.
     FutexWaits,
-    /// Several threads ran for a short time, and were hardly sampled.
+    /// Several threads ran for too short a time to be sampled.
     Short {
         /// Time of the run, in seconds.
         seconds: f64,

@@ -93,49 +93,28 @@ fn is_harmless(finding: &Finding, record: &Record, in_use: CpusInUse) -> bool {
     const IDLE: f64 = 0.1;
     /// Maximum part of the time that each lock is held: another one may limit the program.
     const HELD: f64 = 0.5;
-    /// Below this part a lock limits nothing while no CPU is idle, if waits are so few that they
-    /// take less than that part of the CPU time, each this time in seconds (an estimate).
-    const SELDOM: f64 = 0.1;
-    const COST: f64 = 0.05;
-    const WAIT_S: f64 = 20e-6;
     /// Weight above which the changes of threads on the CPUs may cost more.
     const MOST: f64 = 2.0 * MUCH;
     let parts = [finding.share, finding.weight];
     let part = parts.into_iter().flatten().fold(f64::INFINITY, f64::min);
-    let load = load(finding, record).filter(|_| in_use.idle() < IDLE);
-    let is_full = load.is_some_and(|load| load.held < HELD);
-    let is_seldom =
-        load.is_some_and(|load| load.held < SELDOM && WAIT_S * load.waits_per_cpu_s < COST);
+    let is_full = in_use.idle() < IDLE && held(finding, record).is_some_and(|part| part < HELD);
     match finding.problem {
         Problem::OwnerPreempted { inversion: None, .. } => {
-            let is_little = is_full && part < MOST || is_seldom;
-            is_little || part < MUCH && in_use.others >= OTHERS * in_use.cpus
+            is_full && part < MOST || part < MUCH && in_use.others >= OTHERS * in_use.cpus
         }
-        Problem::ShortSections { .. } => is_full && part < MOST || is_seldom,
+        Problem::ShortSections { .. } => is_full && part < MOST,
         Problem::LongSection { .. } => is_full && part < MUCH,
         _ => false,
     }
 }
 
-/// How much a lock is used.
-#[derive(Clone, Copy)]
-struct Load {
-    /// Part of the time that it was held.
-    held: f64,
-    /// Number of waits for each second of CPU time.
-    waits_per_cpu_s: f64,
-}
-
-/// Returns the load of the lock of a finding, if all acquisitions were recorded: for several locks,
-/// the time of the one that is held longest.
-fn load(finding: &Finding, record: &Record) -> Option<Load> {
+/// Returns the part of the time that the lock of a finding was held, if all acquisitions were
+/// recorded: for several locks, the one that is held longest.
+fn held(finding: &Finding, record: &Record) -> Option<f64> {
     let process = record.processes.iter().find(|process| process.pid == finding.pid)?;
     let lock = process.locks.iter().find(|lock| lock.name == finding.lock)?;
     let (held_s, _) = lock.held_s(process.cpu_s);
-    Some(Load {
-        held: held_s / lock.even_instances() / process.seconds.max(f64::MIN_POSITIVE),
-        waits_per_cpu_s: lock.contended() as f64 / process.cpu_s.max(f64::MIN_POSITIVE),
-    })
+    Some(held_s / lock.even_instances() / process.seconds.max(f64::MIN_POSITIVE))
 }
 
 /// Returns whether a finding costs so little that waits which were not recorded may cost more, or

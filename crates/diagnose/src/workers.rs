@@ -108,7 +108,7 @@ impl BusyPool {
         (threads > 0 && busy >= BUSY).then_some(Self { threads, busy, clients: None })
     }
 
-    /// Adds the threads that wait for its results, if more of them wait than the pool has threads.
+    /// Adds the threads that wait for its results, if clearly more wait than the pool has threads.
     fn with(self, process: &Process, results: &Lock) -> Option<Self> {
         /// Minimum ratio of the mean number of waiting threads to the number of threads.
         const QUEUE: f64 = 1.5;
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(of(0.12, 20), None, "perhaps a pool that began at the end");
     }
 
-    /// Words on which this many threads wait on average for so many results.
+    /// Semaphores at which `waiting` threads wait on average, for `works` results in all.
     fn results(waiting: f64, works: u64) -> Lock {
         let wait = Times { count: works, total_s: 3.0 * waiting, ..Times::default() };
         let place = "ask (jobs.c:3)".to_owned();

@@ -1,8 +1,8 @@
 //! Rules on waits that never end: cycles, locks that are not released, and programs in which no
 //! thread is left that could run.
 
-use convoy_record::{Doing, Kind as Primitive, Pending, Process, total};
-use std::collections::{BTreeMap, BTreeSet};
+use convoy_record::{Kind as Primitive, Pending, Process};
+use std::collections::BTreeMap;
 
 use super::plain::Plain;
 use crate::evidence::{function, subject_of_wait};
@@ -132,23 +132,11 @@ fn unreleased(process: &Process) -> Vec<&Pending> {
     /// Minimum duration in seconds, and in multiples of the longest wait that ended.
     const LEFT_S: f64 = 0.5;
     const LONGER: f64 = 10.0;
-    /// Minimum part of the samples in which a thread waits for clients.
-    const ALWAYS: f64 = 0.9;
     let locks = || process.locks.iter().chain(&process.futexes);
     let longest_s = |wait: &Pending| {
         let same = locks().filter(|lock| lock.name == wait.lock && lock.kind == wait.kind);
         same.flat_map(|lock| &lock.sites).map(|site| site.wait.max_s).fold(0.0, f64::max)
     };
-    // The only such lock may belong to a thread that waits for clients.
-    let clients = process.activity.iter().filter(|seen| {
-        seen.doing == Doing::Sleeps && ["accept(2)", "accept4(2)"].contains(&seen.what.as_str())
-    });
-    let accepts = total(clients.map(|seen| seen.count)) as f64 >= ALWAYS * process.looks as f64;
-    let locks_of_waits: BTreeSet<u64> =
-        process.pending.iter().filter(|wait| wait.act != "wait").map(|wait| wait.address).collect();
-    if process.looks > 0 && accepts && locks_of_waits.len() == 1 {
-        return Vec::new();
-    }
     // The owner may wait for work in the same function, as threads of a pool do.
     let waits_for_work = |wait: &Pending| {
         let mut others = process.pending.iter().filter(|other| other.act == "wait");

@@ -101,6 +101,28 @@ fn waits_that_were_not_recorded_are_a_gap() {
 }
 
 #[test]
+fn a_run_that_is_too_short_to_sample_is_no_proof_that_locks_cost_little() {
+    fn gap(wall_s: f64, cpu_s: f64, looks: u64) -> Option<Gap> {
+        let seen = Seen { doing: Doing::Runs, count: 2 * looks, ..Seen::default() };
+        let process = Process {
+            seconds: wall_s,
+            cpu_s,
+            samples: 40,
+            looks,
+            activity: vec![seen],
+            ..Process::default()
+        };
+        let mut record = record(process);
+        record.program.wall_s = wall_s;
+        quiet(&record).gap
+    }
+    assert_eq!(gap(0.2, 0.38, 3), Some(Gap::Short { seconds: 0.2 }));
+    assert_eq!(gap(0.2, 0.2, 3), None, "one thread");
+    assert_eq!(gap(0.2, 0.38, 20), None, "sampled");
+    assert_eq!(gap(2.0, 3.8, 3), None, "long");
+}
+
+#[test]
 fn tasks_without_a_thread_are_hidden() {
     use Scheduler::{Asyncio, DotNet, Go, GoChannels, Ruby, Tokio};
     fn asleep(call: &str) -> Option<Gap> {

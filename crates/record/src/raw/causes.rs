@@ -335,8 +335,20 @@ fn is_for_clients(seen: &Seen) -> bool {
     seen.doing == Doing::Sleeps && is_call || is_for_events(seen)
 }
 
-/// Marks locks under which threads take turns to wait for clients: the others are idle. A thread
-/// that needs the lock at another place for something else is not.
+/// Returns how many of these samples of owners are of this kind, if they are most of the sleeps and
+/// many in all: on a busy machine, a woken thread waits for a CPU longer than for events.
+fn mostly<'a>(owners: impl Iterator<Item = &'a Seen>, is_kind: fn(&Seen) -> bool) -> u64 {
+    let (mut samples, mut asleep, mut count) = (0, 0, 0);
+    for seen in owners {
+        samples += seen.count;
+        asleep += if seen.doing == Doing::Sleeps { seen.count } else { 0 };
+        count += if is_kind(seen) { seen.count } else { 0 };
+    }
+    if 2 * count >= asleep && 10 * count >= samples { count } else { 0 }
+}
+
+/// Marks locks under which threads take turns to wait for clients in one function: the others are
+/// idle. If another function needs the lock at that time, its owner should not wait there.
 fn turns(process: &mut Process) {
     /// Minimum number of samples of owners.
     const FEW: u64 = 5;
@@ -344,23 +356,15 @@ fn turns(process: &mut Process) {
         place.split(" (").next().unwrap_or(place)
     }
     let Process { locks, futexes, causes, .. } = process;
-    for lock in locks.iter_mut().chain(futexes) {
-        if ![Kind::Mutex, Kind::Semaphore].contains(&lock.kind) {
-            continue;
-        }
-        let (mut samples, mut asleep, mut clients) = (0, 0, 0);
-        let same = causes.iter().filter(|cause| cause.kind == lock.kind && cause.lock == lock.name);
-        for cause in same {
-            let is_turn =
-                function(&cause.held_at) == function(&cause.place) || cause.held_at.is_empty();
-            for seen in &cause.owners {
-                samples += seen.count;
-                asleep += if seen.doing == Doing::Sleeps { seen.count } else { 0 };
-                clients += if is_turn && is_for_clients(seen) { seen.count } else { 0 };
-            }
-        }
-        let is_mostly = 2 * clients >= asleep && 10 * clients >= samples;
-        lock.held_for_good |= clients >= FEW && is_mostly;
+    let locks = locks.iter_mut().chain(futexes);
+    for lock in locks.filter(|lock| [Kind::Mutex, Kind::Semaphore].contains(&lock.kind)) {
+        let causes =
+            causes.iter().filter(|cause| cause.kind == lock.kind && cause.lock == lock.name);
+        let (turns, others): (Vec<&Cause>, Vec<&Cause>) =
+            causes.partition(|cause| function(&cause.held_at) == function(&cause.place));
+        let is_needed = others.iter().any(|cause| cause.owners.iter().any(is_for_clients));
+        let owners = turns.iter().flat_map(|cause| &cause.owners);
+        lock.held_for_good |= !is_needed && mostly(owners, is_for_clients) >= FEW;
     }
 }
 
@@ -373,14 +377,7 @@ fn drop_admissions(process: &mut Process) {
     for lock in locks.iter_mut().filter(|lock| lock.kind == Kind::Condition) {
         let causes =
             causes.iter().filter(|cause| cause.kind == lock.kind && cause.lock == lock.name);
-        // On a busy machine, a thread that was woken waits for a CPU longer than for events.
-        let (mut samples, mut asleep, mut events) = (0, 0, 0);
-        for seen in causes.flat_map(|cause| &cause.owners) {
-            samples += seen.count;
-            asleep += if seen.doing == Doing::Sleeps { seen.count } else { 0 };
-            events += if is_for_events(seen) { seen.count } else { 0 };
-        }
-        lock.held_for_good |= events > 0 && 2 * events >= asleep && 10 * events >= samples;
+        lock.held_for_good |= mostly(causes.flat_map(|cause| &cause.owners), is_for_events) > 0;
         *admitting.entry(lock.name.clone()).or_default() |= lock.is_lock();
     }
     causes.retain(|cause| {
@@ -400,5 +397,34 @@ fn signals(process: &mut Process) {
     let is_signal = |[own, all]: [u64; 2]| own > 0 && own as f64 >= OWN * all as f64;
     for lock in process.locks.iter_mut().filter(|lock| lock.kind == Kind::Semaphore) {
         lock.held_for_good |= waits.get(&lock.name).is_some_and(|sums| is_signal(*sums));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Lock;
+
+    #[test]
+    fn threads_that_take_turns_to_wait_for_clients_are_idle() {
+        fn is_lock(place: &str, calls: &[(&str, u64)]) -> bool {
+            let asleep = |(call, count): &(&str, u64)| {
+                let what = (*call).to_owned();
+                Seen { doing: Doing::Sleeps, what, count: *count, ..Seen::default() }
+            };
+            let (lock, held_at) = ("m".to_owned(), "serve (a.c:7)".to_owned());
+            let owners = calls.iter().map(asleep).collect();
+            let place = place.to_owned();
+            let cause = Cause { lock: lock.clone(), place, held_at, owners, ..Cause::default() };
+            let locks = vec![Lock { name: lock, ..Lock::default() }];
+            let mut process = Process { locks, causes: vec![cause], ..Process::default() };
+            turns(&mut process);
+            process.locks[0].is_lock()
+        }
+        assert!(!is_lock("serve (a.c:9)", &[("accept(2)", 40)]));
+        assert!(!is_lock("serve (a.c:7)", &[("epoll_wait(2)", 40), ("read(2)", 30)]));
+        assert!(is_lock("register (a.c:20)", &[("epoll_wait(2)", 40)]), "it needs the lock");
+        assert!(is_lock("serve (a.c:7)", &[("accept(2)", 4)]), "few samples");
+        assert!(is_lock("serve (a.c:7)", &[("accept(2)", 40), ("fsync(2)", 50)]));
     }
 }

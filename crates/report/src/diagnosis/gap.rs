@@ -45,7 +45,7 @@ pub(crate) fn text(gap: &Gap) -> String {
             .to_owned(),
         Gap::Short { seconds: run_s } => format!(
             "The cost of locks is not known: the run of {} was too short to sample its threads. \
-             Record a longer run, or as root with kernel events.",
+             Record a longer run, or record it as root with kernel events.",
             seconds(*run_s)
         ),
         Gap::ProcessWaits { processes, program, place, waits, sleeps } => {

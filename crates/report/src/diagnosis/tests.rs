@@ -250,7 +250,7 @@ fn gaps_of_findings_follow_the_cure() {
 }
 
 #[test]
-fn a_busy_pool_is_told_with_the_threads_that_wait_for_it() {
+fn a_busy_pool_is_named_with_the_threads_that_wait_for_it() {
     fn pool(threads: u64, clients: Option<Clients>) -> String {
         super::quiet::busy_pool(&BusyPool { threads, busy: 0.99, clients })
     }
