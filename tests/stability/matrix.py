@@ -10,7 +10,9 @@ for the first and the second). An answer is the kind of
 the first finding with its lock and its owner, or the first gap, or `quiet`, or `busy-pool` for a
 pool that always has work. It is *right* if it is
 among the right answers of the program, *honest* if it names a gap or says that too little was
-observed, otherwise *wrong*. A lock with less than a tenth of the time is right where `quiet` is. The command fails if more than 1 % of the answers are wrong.
+observed, otherwise *wrong*. Of two causes, both must be right. A lock with less than a tenth of the
+time is right where `quiet` is. The command fails if more than 1 % of the answers are wrong. Answers
+with two causes are left out, as honest ones are, when the answers of one kind are counted.
 """
 import argparse
 import collections
@@ -55,16 +57,21 @@ class Answer:
         finding = findings[0] if findings else None
         gap = quiet.get("gap")
         self.lock = self.owner = ""
+        self.second = None
         self.honest = self.is_minor = False
         self.sentence = explained["verdict"]
         if finding and not quiet:
             self.kind = finding["kind"]
             self.lock = finding.get("lock") or ""
             self.owner = json.dumps(finding["problem"]) + json.dumps(finding.get("waiters"))
-            self.is_minor = (finding.get("weight") or 0) < 0.1 and self.kind != "deadlock"
+            parts = [finding.get(part) for part in ("share", "weight")]
+            part = min((part for part in parts if part is not None), default=0)
+            self.is_minor = part < 0.1 and self.kind != "deadlock"
             parks = finding["problem"].get("parks", False)
             few = any(gap["gap"] in LITTLE for gap in finding["gaps"])
-            self.honest = parks or few
+            self.second = (finding.get("second") or {}).get("problem")
+            is_timed = finding["problem"].get("is_timed", True)
+            self.honest = parks or few or bool(self.second) or not is_timed
         elif gap:
             name = gap if isinstance(gap, str) else gap.get("gap") or next(iter(gap))
             self.kind, self.honest = f"gap-{name}", True
@@ -74,12 +81,18 @@ class Answer:
     def key(self):
         return (self.kind, self.lock)
 
+    def key_of(self, expected):
+        """Returns the answer; a lock with little time is as good as none where none is right."""
+        is_quiet = self.is_minor and "quiet" in expected["right"]
+        return ("quiet", "") if is_quiet else self.key()
+
     def is_right(self, expected):
         if self.is_minor and "quiet" in expected["right"]:
             return True
         is_named = self.kind in ("quiet", "busy-pool") or self.kind.startswith("gap-") or (
             expected.get("lock", "") in self.lock and expected.get("owner", "") in self.owner)
-        return self.kind in expected["right"] and is_named
+        are_right = {self.kind, self.second or self.kind} <= set(expected["right"])
+        return are_right and is_named
 
 
 def record(convoy, command, setting, directory):
@@ -158,6 +171,8 @@ def measure(arguments, convoy, directory):
                   f" wrong {row['wrong']} same {row['same']} of {row['records']}", flush=True)
             for sentence in row["sentences"]:
                 print("    ", sentence, flush=True)
+            for key, count in row["kinds"].most_common() if len(row["kinds"]) > 1 else []:
+                print("    ", count, *key, flush=True)
     return rows
 
 
@@ -189,7 +204,7 @@ def cell(convoy, command, setting, count, directory, expected):
                     f"{answer.kind} {answer.lock}: {answer.sentence}" if answer else "no record")
             keys[answer.key() if answer else None] += 1
             if not (answer and answer.honest):
-                kinds[answer.key() if answer else (None, None)] += 1
+                kinds[answer.key_of(expected) if answer else (None, None)] += 1
     finally:
         if hog:
             hog.kill()
@@ -206,12 +221,15 @@ def report(rows, arguments):
             total[key] += row[key]
     summary = (f"{total['records']} records: right {total['right']}, honest {total['honest']}, "
                f"wrong {total['wrong']}, same answer {total['same']}")
-    steady = [steady_programs(rows, parts) for parts in (1, 2)]
+    counted = [kinds_of_programs(rows, parts) for parts in (1, 2)]
+    steady = [steady_programs(kinds, rows) for kinds in counted]
     kinds, locks = (sum(programs.values()) for programs in steady)
     summary += (f". For {kinds} of\n{len(steady[0])} programs at most 5 % of the answers, honest ones left out, "
                 f"are of another kind than\nmost; for {locks} of another kind or lock.")
     print(summary)
-    print("others:", *(name for name, is_steady in steady[1].items() if not is_steady))
+    for name, is_steady in steady[1].items():
+        if not is_steady:
+            print(name, *counted[1][name].most_common())
     if arguments.write:
         commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=8", "HEAD"],
                                 capture_output=True, text=True, check=False).stdout.strip()
@@ -221,14 +239,19 @@ def report(rows, arguments):
         pathlib.Path(arguments.write).write_text("\n".join([page, *table(rows)]) + "\n")
 
 
-def steady_programs(rows, parts):
-    """Returns for each program whether nearly all of its answers are honest, or equal in the kind
-    (and the lock, with two parts)."""
+def kinds_of_programs(rows, parts):
+    """Returns for each program how often each kind (and lock, with two parts) was the answer."""
     kinds = collections.defaultdict(collections.Counter)
-    records = collections.Counter()
     for row in rows:
         for key, count in row["kinds"].items():
             kinds[row["name"]][key[:parts]] += count
+    return kinds
+
+
+def steady_programs(kinds, rows):
+    """Returns for each program whether nearly all of its answers are honest or of one kind."""
+    records = collections.Counter()
+    for row in rows:
         records[row["name"]] += row["records"]
     others = {name: kinds[name].total() - max(kinds[name].values(), default=0) for name in records}
     return {name: others[name] <= 0.05 * count for name, count in records.items()}

@@ -193,6 +193,9 @@ pub struct Finding {
     pub cost_s: f64,
     /// The facts that explain it.
     pub problem: Problem,
+    /// Another cause, which may explain as much of the waiting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub second: Option<Problem>,
     /// What the record does not show about it.
     pub gaps: Vec<Gap>,
     /// How well it is known.
@@ -231,10 +234,18 @@ impl Finding {
         }
     }
 
-    /// Returns whether it costs enough to be a problem.
+    /// Returns whether it costs enough to be a problem. A few waits that cost little more than
+    /// that would cost less in the next record.
     pub fn is_relevant(&self) -> bool {
-        let parts = [self.share, self.weight];
-        self.kind() == Kind::Deadlock || parts.iter().flatten().all(|part| *part >= LITTLE)
+        /// Two-sided 95 % quantile of the normal distribution, times the deviation of a sum of
+        /// exponential times, in parts of the sum, for one time.
+        const DEVIATION: f64 = 1.96 * std::f64::consts::SQRT_2;
+        /// Cost from which it is a problem even if it is that of one wait.
+        const CLEAR: f64 = 2.5 * LITTLE;
+        let error = DEVIATION / (self.confidence.observations.max(1) as f64).sqrt();
+        let mut parts = [self.share, self.weight].into_iter().flatten();
+        let is_large = parts.all(|part| part >= CLEAR || part * (1.0 - error) >= LITTLE);
+        self.kind() == Kind::Deadlock || is_large
     }
 }
 

@@ -460,8 +460,6 @@ pub enum Problem {
         hold_s: Option<f64>,
         /// Mean wait time if holds were not timed.
         wait_s: Option<f64>,
-        /// Part of the time that the owner had no CPU, if it is a large one.
-        preempted: Option<f64>,
         /// Part of the time that the owner was off its CPU for an unknown reason, if it is a large
         /// one.
         off_unexplained: Option<f64>,
@@ -483,6 +481,8 @@ pub enum Problem {
         owner: Option<Owner>,
         /// How long an unknown thread holds the lock at a time, if that follows from the waits.
         unseen_s: Option<f64>,
+        /// Whether it is known how long the owner holds it at a time.
+        is_timed: bool,
     },
     /// Threads spin for a spinlock of libc.
     Spinlock {

@@ -45,7 +45,9 @@ impl BusyPool {
         record.processes.iter().find_map(|process| {
             let mut queues = process.locks.iter().filter(|lock| {
                 let is_queue = matches!(lock.kind, Kind::Condition | Kind::Semaphore);
-                is_queue && lock.instances <= 1 && lock.origin != Origin::JavaVm
+                let is_of_runtime =
+                    matches!(lock.origin, Origin::JavaVm | Origin::PythonInterpreter);
+                is_queue && lock.instances <= 1 && !is_of_runtime
             });
             let pool = queues.find_map(|lock| Self::at(process, lock, has_cpus));
             pool.or_else(|| Self::of_python(process).filter(|_| has_cpus))
@@ -81,6 +83,9 @@ impl BusyPool {
         }
         let results = results(process, lock)?;
         let works = works(results);
+        if mutex.is_some_and(|mutex| mutex.sites.iter().all(|site| waits_in(results, site))) {
+            return None;
+        }
         let is_each = works.saturating_mul(RATIO) >= taken && works <= taken.saturating_mul(RATIO);
         pool.with(process, results).filter(|_| is_each)
     }
@@ -147,6 +152,12 @@ fn takers(process: &Process, condition: &Lock, mutex: &Lock) -> u64 {
 fn signals_in(condition: &Lock, site: &Site) -> bool {
     let mut signals = condition.sites.iter().filter(|signal| signal.act == "signal");
     signals.any(|signal| function(&signal.place) == function(&site.place))
+}
+
+/// Returns whether a site is in a function that waits for results.
+fn waits_in(results: &Lock, site: &Site) -> bool {
+    let mut waits = results.sites.iter().filter(|wait| wait.wait.count > 0);
+    waits.any(|wait| function(&wait.place) == function(&site.place))
 }
 
 /// Returns the condition or the like for which threads wait longest, but for `queue`.
@@ -251,6 +262,10 @@ mod tests {
         let process = Process { activity: vec![asleep], looks: 100, ..Process::default() };
         assert_eq!(takers(&process, &condition, &mutex), 2);
         let locks = [condition, mutex, results(15.0, 400)];
-        assert_eq!(pool(locks).map(|pool| pool.threads), Some(1), "none was sampled");
+        assert_eq!(pool(locks.clone()).map(|pool| pool.threads), Some(1), "none was sampled");
+        let [condition, mut mutex, results] = locks;
+        mutex.sites[1].place = "ask (jobs.c:9)".to_owned();
+        mutex.sites.remove(0);
+        assert_eq!(pool([condition, mutex, results]), None, "threads that pass a turn on");
     }
 }

@@ -9,6 +9,7 @@ mod lines;
 mod plain;
 mod processes;
 mod runtimes;
+mod second;
 mod spin;
 mod wait;
 
@@ -127,6 +128,7 @@ fn gaps(evidence: &Evidence<'_>, problem: &Problem) -> Vec<Gap> {
 fn of_evidence(evidence: &Evidence<'_>, problem: Problem, gaps: Vec<Gap>) -> Finding {
     let holder = evidence.holder.as_ref();
     Finding {
+        second: second::second(evidence, &problem),
         pid: evidence.process.pid,
         lock: evidence.lock.name.clone(),
         origin: Some(evidence.lock.origin),

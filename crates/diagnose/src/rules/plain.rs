@@ -29,6 +29,7 @@ impl Plain<'_> {
             weight: None,
             cost_s,
             problem,
+            second: None,
             gaps: Vec::new(),
             confidence: Confidence { source, observations, interval: None },
         }

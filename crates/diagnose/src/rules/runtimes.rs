@@ -73,7 +73,6 @@ pub(crate) fn computes(evidence: &Evidence<'_>) -> Option<Problem> {
         owner: evidence.owner(),
         hold_s: (hold_s > 0.0).then_some(hold_s),
         wait_s: None,
-        preempted: None,
         off_unexplained: None,
         interpreter: Some(waited),
     })

@@ -1,22 +1,25 @@
 //! Rules on waits for a lock, by what its owner does meanwhile.
 
-use convoy_record::{Doing, Kind as Primitive, Lock, Origin, Record, total};
+use convoy_record::{Doing, Kind as Primitive, Lock, Origin, Record, Site, total};
 
-use crate::evidence::{Evidence, FEW_SAMPLES, Holder, is_of_python, wait_s};
+use crate::evidence::{Evidence, FEW_SAMPLES, Holder, function, is_of_python, wait_s};
 use crate::problem::{Call, Cycle, HogSign, Inversion, Lost, Owner, Problem, Subject, Waited};
 
 /// The owner's activity is the reason if it covers this part of the wait time.
-const REASON: f64 = 0.3;
+pub(super) const REASON: f64 = 0.3;
 /// The same for sleep. Lower, since an owner that is woken also waits for a CPU.
 const ASLEEP: f64 = 0.12;
 /// Length in seconds from which a critical section is long: about ten times the cost of a wakeup.
-const LONG_S: f64 = 50e-6;
+pub(super) const LONG_S: f64 = 50e-6;
 /// A writer starves if it waits for at least this many reads.
 const OVERTAKEN: f64 = 4.0;
 /// Maximum number of locks of a chain that are named.
 const LINKS: usize = 3;
 /// A place that acquires the lock repeatedly must hold it for at least this part of the run.
 const HELD: f64 = 0.05;
+/// A thread that holds the lock for this part of the run leaves others little, however soon they
+/// acquire it.
+const ALWAYS: f64 = 0.8;
 /// CPU time in seconds above which a critical section is long, however often its owner is
 /// preempted: a third of the time slice of Linux schedulers (3 ms).
 const LONG_CPU_S: f64 = 1e-3;
@@ -177,6 +180,8 @@ pub(crate) fn asleep(evidence: &Evidence<'_>) -> Option<Problem> {
     let is_off = holder.ran.is_none_or(|ran| ran < 1.0 - REASON);
     // Locks of one name may wait for each other, and the last of them sleeps.
     let is_chain = holder.other.is_some_and(|other| other.what != evidence.lock.name);
+    // A goroutine on no thread may be runnable, too.
+    let is_vague = is_vague || *call == Call::GoScheduler;
     let least = if is_vague { REASON } else { ASLEEP };
     if holder.asleep < least || !is_off || is_chain && holder.asleep < holder.waited {
         return None;
@@ -292,22 +297,38 @@ fn inversion(evidence: &Evidence<'_>) -> Option<Inversion> {
     })
 }
 
-/// One place holds the lock most of the time, and acquires it again immediately.
+/// One place holds the lock for a large part of the run, and acquires it again before a thread that
+/// waits has woken up.
 pub(crate) fn hog(evidence: &Evidence<'_>) -> Option<Problem> {
-    let holder = evidence.holder.as_ref().filter(|holder| !holder.place.is_empty())?;
-    let site =
-        evidence.lock.sites.iter().find(|site| site.place == holder.place && site.act != "read")?;
-    let held_s = site.hold_on.total_s + site.hold_off.total_s;
+    hog_if(evidence, evidence.holder.as_ref()?.again)
+}
+
+/// Like [`hog`], if owners have acquired the lock `again` times by the end of a wait, on average.
+pub(super) fn hog_if(evidence: &Evidence<'_>, again: f64) -> Option<Problem> {
     // A lock that is rarely held may be acquired often while a thread wakes up.
-    let is_hog = holder.again >= 1.0 && held_s > HELD * evidence.process.seconds;
-    if evidence.place == holder.place || !is_hog {
-        return None;
-    }
-    let sign = HogSign::Holds {
-        run_share: (held_s / evidence.process.seconds).min(1.0),
-        hold_s: evidence.hold_s(holder.place),
-    };
-    Some(Problem::Hog { owner: evidence.owner(), sign })
+    holds(evidence).filter(|(_, run_share)| again >= 1.0 && *run_share > HELD).map(|(hog, _)| hog)
+}
+
+/// One thread holds the lock nearly always, so that others get little, however soon they wake up.
+pub(crate) fn always(evidence: &Evidence<'_>) -> Option<Problem> {
+    let holder = evidence.holder.as_ref()?;
+    let mut sites = evidence.lock.sites.iter();
+    let is_one = sites.any(|site| site.place == holder.place && site.threads == 1);
+    holds(evidence).filter(|(_, run_share)| is_one && *run_share > ALWAYS).map(|(hog, _)| hog)
+}
+
+/// Returns the holder as a hog, with the part of the run that it holds the lock, if others wait
+/// elsewhere.
+fn holds(evidence: &Evidence<'_>) -> Option<(Problem, f64)> {
+    let holder = evidence.holder.as_ref().filter(|holder| !holder.place.is_empty())?;
+    let mut sites = evidence.lock.sites.iter();
+    let site = sites.find(|site| site.place == holder.place && site.act != "read")?;
+    let held_s = site.hold_on.total_s + site.hold_off.total_s;
+    let run_share = held_s / evidence.process.seconds;
+    let hold_s = evidence.hold_s(holder.place);
+    let sign = HogSign::Holds { run_share: run_share.min(1.0), hold_s };
+    let hog = Problem::Hog { owner: evidence.owner(), sign };
+    (evidence.place != holder.place).then_some((hog, run_share))
 }
 
 /// The owner runs for a long time.
@@ -321,7 +342,6 @@ pub(crate) fn long(evidence: &Evidence<'_>) -> Option<Problem> {
         owner: evidence.owner(),
         hold_s: Some(hold_s),
         wait_s: None,
-        preempted: holder.and_then(|holder| holder.preempted).filter(|lost| *lost >= REASON),
         off_unexplained: holder.and_then(off_unexplained),
         interpreter: None,
     })
@@ -337,8 +357,15 @@ fn off_unexplained(holder: &Holder<'_>) -> Option<f64> {
 /// runs while other threads wait for a long time.
 fn long_by_waits(evidence: &Evidence<'_>) -> Option<Problem> {
     let holder = evidence.holder.as_ref().filter(|holder| !holder.place.is_empty())?;
+    if evidence.is_timed_near(holder) {
+        return None;
+    }
     let mean_s = holder.wait_s / holder.count.max(1) as f64;
-    if holder.could_run < 1.0 - REASON || holder.samples < FEW_SAMPLES || mean_s < LONG_S {
+    // A thread that waits for a mutex waits for those before it, too, and each must wake up.
+    let queue_s = evidence.lock.waiters.seconds / holder.count.max(1) as f64;
+    let is_queue = evidence.lock.kind != Primitive::Rwlock && queue_s > 0.0;
+    let each_s = if is_queue { queue_s.min(mean_s) } else { mean_s };
+    if holder.could_run < 1.0 - REASON || holder.samples < FEW_SAMPLES || each_s < LONG_CPU_S {
         return None;
     }
     let owner = evidence.owner();
@@ -351,7 +378,6 @@ fn long_by_waits(evidence: &Evidence<'_>) -> Option<Problem> {
         owner,
         hold_s: None,
         wait_s: Some(mean_s),
-        preempted: None,
         off_unexplained: None,
         interpreter: None,
     })
@@ -374,10 +400,12 @@ pub(crate) fn short(evidence: &Evidence<'_>) -> Option<Problem> {
     if hold_s <= 0.0 || !is_frequent {
         return None;
     }
-    // For a lock outside of libc, only critical sections that begin with a wait are timed,
-    // and the owner's did not.
+    // For a lock outside of libc, only critical sections that begin with a wait are timed, and the
+    // owner's did not. They are like those of another function only if waits are short, too.
     let waits = total(lock.sites.iter().map(|site| site.wait.count)).max(1) as f64;
-    let is_timed = evidence.holder.as_ref().is_none_or(|holder| holder.ran.is_some());
+    let holder = evidence.holder.as_ref();
+    let is_timed =
+        holder.is_none_or(|holder| holder.ran.is_some() || evidence.is_timed_near(holder));
     if !is_timed && evidence.wait_s / waits > 10.0 * LONG_S || unseen_s(evidence).is_some() {
         return None;
     }
@@ -406,9 +434,16 @@ fn unseen_s(evidence: &Evidence<'_>) -> Option<f64> {
 
 impl Evidence<'_> {
     /// Returns the holder, if it was sampled or its time was measured.
-    fn seen_holder(&self) -> Option<&Holder<'_>> {
+    pub(super) fn seen_holder(&self) -> Option<&Holder<'_>> {
         let holder = self.holder.as_ref();
         holder.filter(|holder| holder.ran.is_some() || holder.samples > 0)
+    }
+
+    /// Returns whether holds in the function of the holder were timed.
+    fn is_timed_near(&self, holder: &Holder<'_>) -> bool {
+        let timed = |site: &&Site| site.hold_on.count + site.hold_off.count > 0;
+        let mut sites = self.lock.sites.iter().filter(timed);
+        sites.any(|site| function(&site.place) == function(holder.place))
     }
 
     /// Returns whether only waits for the lock are counted, not its acquisitions.
@@ -432,5 +467,6 @@ pub(crate) fn contended(evidence: &Evidence<'_>) -> Problem {
     let holder = holder.filter(|holder| !holder.place.is_empty() || holder.ran.is_some());
     let owner: Option<Owner> = holder.map(|_| evidence.owner());
     let unseen_s = unseen_s(evidence).filter(|_| owner.is_none());
-    Problem::Contended { owner, unseen_s }
+    let is_timed = evidence.hold_s(holder.map_or("", |holder| holder.place)) > 0.0;
+    Problem::Contended { owner, unseen_s, is_timed }
 }

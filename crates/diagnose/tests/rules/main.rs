@@ -213,6 +213,34 @@ fn a_hog_acquires_the_lock_again_while_others_wake_up() {
 }
 
 #[test]
+fn a_count_near_the_limit_of_a_rule_gives_two_causes() {
+    fn second(held_s: f64, again: u64) -> Option<Kind> {
+        let mut lock = mutex();
+        lock.sites[1].hold_on = times(300, held_s / 300.0);
+        lock.sites[1].hold_off = Times::default();
+        let waits = cause(0.95, vec![seen(Doing::Runs, "", 100)]);
+        let finding = first(process(lock, Cause { again, ..waits }))?;
+        finding.second.map(|problem| problem.kind())
+    }
+    assert_eq!(second(0.7, 1020), Some(Kind::LongSection));
+    assert_eq!(second(0.7, 980), Some(Kind::Hog));
+    assert_eq!(second(0.9, 100), Some(Kind::Hog), "it leaves little to others");
+    assert_eq!([3000, 100].map(|again| second(0.7, again)), [None, None]);
+}
+
+#[test]
+fn a_few_waits_with_little_time_are_no_finding() {
+    fn is_found(count: u64, each_s: f64) -> bool {
+        let mut lock = mutex();
+        lock.sites[0].wait = times(count, each_s);
+        first(process(lock, cause(1.0, vec![seen(Doing::Runs, "", 50)]))).is_some()
+    }
+    // Of one second of four threads.
+    assert!(is_found(1000, 0.12e-3) && !is_found(9, 13e-3), "3 %");
+    assert!(is_found(2, 0.12), "6 %");
+}
+
+#[test]
 fn a_thread_that_waits_for_itself_until_a_time_limit_is_told_so() {
     fn waits(own: u64) -> Problem {
         let waits = cause(0.0, vec![seen(Doing::Waits, "log", 100)]);
@@ -243,11 +271,16 @@ fn a_section_that_takes_long_on_a_cpu_is_long_on_a_full_machine_too() {
     fn full(cpu_s: f64, ran: f64) -> Process {
         let mut lock = mutex();
         lock.sites[1].hold_on = times(20, cpu_s);
+        lock.sites[1].threads = 2;
         process(lock, cause(ran, vec![seen(Doing::Runs, "", 100)]))
     }
-    let long = problem(full(2e-3, 0.5));
-    let Problem::LongSection { preempted: Some(part), .. } = long else { panic!("{long:?}") };
-    assert!((part - 0.5).abs() < 1e-9);
+    let long = first(full(2e-3, 0.5)).expect("threads wait");
+    let Some(Problem::OwnerPreempted { lost: Lost::Cpu(part), .. }) = long.second else {
+        panic!("{long:?}")
+    };
+    assert!((part - 0.5).abs() < 1e-9 && long.kind() == Kind::LongSection);
+    let rarely = first(full(2e-3, 0.95)).expect("threads wait");
+    assert!(rarely.second.is_none(), "{rarely:?}");
     assert_eq!(kind(full(2e-3, 0.2)), Some(Kind::OwnerPreempted), "it explains most of the time");
     assert_eq!(kind(full(50e-6, 0.5)), Some(Kind::OwnerPreempted));
 }

@@ -91,6 +91,10 @@ impl Watching {
             if !process.ended {
                 // The clock of a process that calls _exit(2) itself, as Go's do, was read before.
                 process.cpu_s = process.cpu_s.max(value[process::CPU] as f64 / 1e9);
+                // A busy machine may have delayed the last sample.
+                let end_ns = if value[process::END] == 0 { now_ns } else { value[process::END] };
+                let run_ns = end_ns.saturating_sub(value[process::BEGIN].max(self.begin_ns));
+                process.seconds = process.seconds.max(run_ns as f64 / 1e9);
             }
             process.kernel_locks = locks.unwrap_or_default();
             if let Some(is_watched) = seen.is_watched {

@@ -111,7 +111,7 @@ fn fixed(problem: &Problem) -> &'static str {
             "Do more in each section or less often, keep data in each thread, or take a lock that \
              spins first (`convoy fix` on this record tries it)."
         }
-        Problem::Contended { owner: None, unseen_s: Some(_) } => {
+        Problem::Contended { owner: None, unseen_s: Some(_), .. } => {
             "Find the long section of this lock: a process that takes the recorder in (one that \
              keeps its environment) shows its owner."
         }

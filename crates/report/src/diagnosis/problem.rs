@@ -29,7 +29,8 @@ pub(super) fn sentence(finding: &Finding) -> String {
         | Problem::ShortSections { .. }
         | Problem::Contended { .. }
         | Problem::Spinlock { .. } => {
-            format!("{}{}{}.", cost(finding), reason(&finding.problem), convoy(finding))
+            let second = finding.second.as_ref().map(second).unwrap_or_default();
+            format!("{}{}{}{second}.", cost(finding), reason(&finding.problem), convoy(finding))
         }
         Problem::Deadlock { cycle, waits, behind, longest_s } => {
             deadlock(*cycle, waits, *behind, *longest_s)
@@ -225,11 +226,38 @@ fn of_owner(problem: &Problem) -> String {
                 holds(owner)
             )
         }
-        Problem::Contended { owner: Some(owner), .. } => holds(owner),
-        Problem::Contended { owner: None, unseen_s: Some(each_s) } => format!(
+        Problem::Contended { owner: Some(owner), is_timed: true, .. } => holds(owner),
+        Problem::Contended { owner: Some(owner), .. } => {
+            format!("{}; how long it holds it at a time was not recorded", holds(owner))
+        }
+        Problem::Contended { owner: None, unseen_s: Some(each_s), .. } => format!(
             ", for {} at a time; its owner is not known, since it does not wait itself",
             seconds(*each_s)
         ),
+        _ => String::new(),
+    }
+}
+
+/// Returns a second cause, as the end of a sentence.
+fn second(problem: &Problem) -> String {
+    match problem {
+        Problem::OwnerPreempted { lost: Lost::Free(part), .. } => format!(
+            "; it was also free during {} of that time, while the thread that was to have it next \
+             had no CPU yet",
+            percent(*part)
+        ),
+        Problem::OwnerPreempted { lost: Lost::Cpu(part) | Lost::HandedOver(part), .. } => {
+            format!("; its owner had also lost its CPU during {} of that time", percent(*part))
+        }
+        Problem::LongSection { hold_s: Some(hold_s), .. } => {
+            format!("; each critical section also takes {} of CPU time", seconds(*hold_s))
+        }
+        Problem::ShortSections { count: Some(count), hold_s, .. } => {
+            format!("; it is also acquired {count} times, for {} each", seconds(*hold_s))
+        }
+        Problem::Hog { sign: HogSign::Holds { run_share, .. }, .. } => {
+            format!("; the same thread also holds it for {} of the run", percent(*run_share))
+        }
         _ => String::new(),
     }
 }
@@ -287,8 +315,7 @@ fn hog(owner: &convoy_diagnose::Owner, sign: HogSign) -> String {
 }
 
 fn long(problem: &Problem) -> String {
-    let Problem::LongSection { owner, hold_s, wait_s, preempted, off_unexplained, interpreter } =
-        problem
+    let Problem::LongSection { owner, hold_s, wait_s, off_unexplained, interpreter } = problem
     else {
         return String::new();
     };
@@ -305,17 +332,13 @@ fn long(problem: &Problem) -> String {
     if let (None, Some(wait_s)) = (hold_s, wait_s) {
         return format!("{holds} while it works: others wait {} at a time", seconds(*wait_s));
     }
-    let lost = match (preempted, off_unexplained) {
-        (Some(part), _) => {
-            format!("; its owner had no CPU during {} of that time", percent(*part))
-        }
-        (None, Some(part)) => format!(
+    let lost = off_unexplained.map_or(String::new(), |part| {
+        format!(
             "; its owner was off its CPU during {} of that time, and too few samples were taken \
              to say why",
-            percent(*part)
-        ),
-        (None, None) => String::new(),
-    };
+            percent(part)
+        )
+    });
     format!("{holds}, {} at a time{lost}", seconds(hold_s.unwrap_or(0.0)))
 }
 

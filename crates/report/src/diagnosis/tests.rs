@@ -25,6 +25,7 @@ fn finding(problem: Problem) -> Finding {
         weight: Some(0.4),
         cost_s: 2.0,
         problem,
+        second: None,
         gaps: Vec::new(),
         confidence: Confidence { source: Source::Counted, observations: 9, interval: None },
     }
@@ -64,7 +65,6 @@ fn waits_for_an_owner() {
         owner: owner(),
         hold_s: Some(3e-3),
         wait_s: None,
-        preempted: Some(0.4),
         off_unexplained: None,
         interpreter: None,
     };
@@ -93,10 +93,36 @@ fn waits_for_an_owner() {
         Problem::Hog { owner: owner(), sign: HogSign::Futile { futile: 80, wakeups: 100 } },
         long,
         Problem::ShortSections { owner: Owner::default(), count: Some(9000), hold_s: 2e-6 },
-        Problem::Contended { owner: None, unseen_s: Some(1e-3) },
+        Problem::Contended { owner: None, unseen_s: Some(1e-3), is_timed: false },
+        Problem::Contended { owner: Some(owner()), unseen_s: None, is_timed: false },
         Problem::Spinlock { off: Some(0.5) },
     ];
     insta::assert_snapshot!(problems.map(text).join("\n"));
+}
+
+#[test]
+fn two_causes_are_named() {
+    fn two(problem: Problem, second: Problem) -> String {
+        super::sentence(&Finding { second: Some(second), ..finding(problem) })
+    }
+    let long = || Problem::LongSection {
+        owner: owner(),
+        hold_s: Some(3e-3),
+        wait_s: None,
+        off_unexplained: None,
+        interpreter: None,
+    };
+    let short = Problem::ShortSections { owner: owner(), count: Some(9000), hold_s: 2e-6 };
+    let hog =
+        Problem::Hog { owner: owner(), sign: HogSign::Holds { run_share: 0.9, hold_s: 3e-3 } };
+    let sentences = [
+        two(long(), preempted(Lost::Cpu(0.4), None)),
+        two(long(), preempted(Lost::Free(0.4), None)),
+        two(long(), hog),
+        two(preempted(Lost::Cpu(0.4), None), long()),
+        two(preempted(Lost::Cpu(0.4), None), short),
+    ];
+    insta::assert_snapshot!(sentences.join("\n"));
 }
 
 fn preempted(lost: Lost, inversion: Option<Inversion>) -> Problem {
@@ -147,7 +173,6 @@ fn waits_for_locks_that_the_program_did_not_write() {
         owner: owner(),
         hold_s: Some(1e-3),
         wait_s: None,
-        preempted: None,
         off_unexplained: None,
         interpreter: None,
     };
@@ -240,7 +265,6 @@ fn gaps_of_findings_follow_the_cure() {
         owner: owner(),
         hold_s: Some(1e-4),
         wait_s: None,
-        preempted: None,
         off_unexplained: Some(0.97),
         interpreter: None,
     });
