@@ -33,4 +33,4 @@ pub use quiet::{Activity, ConditionWaits, EndedBy, Quiet, Spread};
 pub use remark::{Handover, Remark};
 pub use rules::kernel::{KernelSleep, kernel_sleeps};
 pub use verdict::{Diagnosis, Verdict};
-pub use workers::{BusyPool, Clients};
+pub use workers::{BusyPool, Clients, FewWakers};

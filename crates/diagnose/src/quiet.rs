@@ -11,7 +11,7 @@ use crate::cpus::CpusInUse;
 use crate::finding::LITTLE;
 use crate::gap::{Gap, JavaWaits};
 use crate::rules;
-use crate::workers::BusyPool;
+use crate::workers::{BusyPool, FewWakers};
 
 /// What threads did in a program without a relevant finding. Times are in seconds, shares are parts
 /// of one.
@@ -70,6 +70,9 @@ pub struct ConditionWaits {
     /// What the threads did that ended the waits, if most of them did the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<EndedBy>,
+    /// The threads that end them, if these are few and seldom wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wakers: Option<FewWakers>,
 }
 
 /// The thread that ends a wait for a condition, while others wait for it.
@@ -144,6 +147,7 @@ fn condition(record: &Record, account: &LockAccount) -> ConditionWaits {
         wait_s: account.waited_s,
         count: account.lock.count(),
         ended_by: process.and_then(|process| ended_by(process, account)),
+        wakers: process.and_then(|process| FewWakers::of(process, &account.lock)),
     }
 }
 

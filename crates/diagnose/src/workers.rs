@@ -126,6 +126,42 @@ impl BusyPool {
     }
 }
 
+/// The threads that end the waits of more threads for a condition, and seldom wait for it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FewWakers {
+    /// Where they signal it.
+    pub place: String,
+    /// Their number.
+    pub threads: u64,
+    /// Mean number of threads that wait for them.
+    pub waiting: f64,
+}
+
+impl FewWakers {
+    /// Returns the threads that signal a condition for which threads wait in another function. The
+    /// conditions of one mutex are one queue: for entries, and for room.
+    pub(crate) fn of(process: &Process, longest: &Lock) -> Option<Self> {
+        /// Minimum ratio of the mean number of waiting threads to the number of threads.
+        const QUEUE: f64 = 1.5;
+        let has_mutex = |lock: &&Lock| lock.kind == Kind::Condition && lock.mutex == longest.mutex;
+        let queue = process.locks.iter().filter(has_mutex).filter(|_| !longest.mutex.is_empty());
+        let sites: Vec<&Site> = queue.flat_map(|lock| &lock.sites).collect();
+        let room = longest.sites.iter().max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s))?;
+        let wakers = sites
+            .iter()
+            .filter(|site| site.act == "signal" && function(&site.place) != function(&room.place));
+        let waker = wakers.max_by_key(|site| site.count)?;
+        let there = sites.iter().filter(|site| function(&site.place) == function(&waker.place));
+        let idle_s = there.map(|site| site.wait.total_s).sum();
+        let BusyPool { threads, .. } = BusyPool::new(process, waker.threads, idle_s)?;
+        let waiting = room.wait.total_s / process.seconds.max(f64::MIN_POSITIVE);
+        let wakeups = (WORKS * threads as f64 * process.seconds).max(1.0);
+        let is_often = room.wait.count.min(waker.count) as f64 >= wakeups;
+        let is_few = is_often && waiting >= QUEUE * threads as f64;
+        is_few.then(|| Self { place: waker.place.clone(), threads, waiting })
+    }
+}
+
 /// Returns the mutex that is acquired most often by the functions that signal a condition.
 fn signalled_under<'a>(process: &'a Process, condition: &Lock) -> Option<&'a Lock> {
     let mutexes = process.locks.iter().filter(|lock| {
@@ -245,6 +281,33 @@ mod tests {
         assert!((clients.waiting - 15.0).abs() < 1e-9 && clients.place == "ask (jobs.c:3)");
         assert_eq!(of(4.0, 400), None, "each work has a thread");
         assert_eq!(of(15.0, 100), None, "threads that wait for something else");
+    }
+
+    #[test]
+    fn threads_wait_for_the_few_that_make_room_in_a_queue() {
+        fn wait(count: u64, total_s: f64) -> Times {
+            Times { count, total_s, ..Times::default() }
+        }
+        fn site(place: &str, act: &str, threads: u64, wait: Times) -> Site {
+            let (place, act) = (place.to_owned(), act.to_owned());
+            Site { place, act, count: 600, threads, wait, ..Site::default() }
+        }
+        fn wakers(threads: u64, idle_s: f64) -> Option<FewWakers> {
+            let sites = vec![
+                site("push (queue.c:7)", "wait", 6, wait(600, 17.0)),
+                site("push (queue.c:9)", "signal", 6, wait(0, 0.0)),
+                site("pop (queue.c:17)", "wait", threads, wait(9, idle_s)),
+                site("pop (queue.c:19)", "signal", threads, wait(0, 0.0)),
+            ];
+            let (kind, mutex) = (Kind::Condition, "mutex".to_owned());
+            let condition = Lock { kind, mutex, sites, instances: 2, ..Lock::default() };
+            let locks = vec![condition];
+            let process = Process { seconds: 3.0, locks, ..Process::default() };
+            FewWakers::of(&process, &process.locks[0])
+        }
+        let few = wakers(2, 0.1).expect("two threads for six");
+        assert!(few.threads == 2 && few.place == "pop (queue.c:19)" && few.waiting > 5.6);
+        assert_eq!([wakers(5, 0.1), wakers(2, 4.0)], [None, None], "as many threads, or idle ones");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use convoy_record::{
 use super::herd::of_cpu;
 use super::plain::Plain;
 use crate::evidence::function;
-use crate::finding::{Finding, Source};
+use crate::finding::{Finding, MUCH, Source};
 use crate::problem::Problem;
 
 /// Cost of a `sched_yield` call in seconds, without the switch to another thread.
@@ -183,13 +183,15 @@ pub(crate) fn polls(process: &Process) -> Option<Finding> {
     let is_often = count >= SOME && count >= AGAIN.saturating_mul(acquired);
     // A thread that tries several times before it waits does not sleep between the attempts.
     let may_sleep = slept_s >= LEAST_S * count as f64 && sleeps >= count && 10 * waited <= acquired;
-    if !is_often || !may_sleep || cost_s <= 0.0 {
+    // Other threads sleep for some time, too.
+    let share = (cost_s / (threads(process) * process.seconds)).min(1.0);
+    if !is_often || !may_sleep || share < MUCH {
         return None;
     }
     let plain = Plain {
         pid: process.pid,
         lock: &busiest.place,
-        share: Some((cost_s / (threads(process) * process.seconds)).min(1.0)),
+        share: Some(share),
         cost_s,
         source: Source::Estimated,
         observations: count,

@@ -1,7 +1,7 @@
 //! The first sentences about a program whose locks cost little, or whose waits are not known.
 
 use convoy_diagnose::{
-    Activity, BusyPool, Clients, ConditionWaits, CpusInUse, EndedBy, Gap, Quiet, Spread,
+    Activity, BusyPool, Clients, ConditionWaits, CpusInUse, EndedBy, FewWakers, Gap, Quiet, Spread,
 };
 
 use super::gap;
@@ -104,8 +104,18 @@ fn condition(waits: &ConditionWaits) -> String {
         let doing = call.as_ref().map_or("ran".to_owned(), |call| format!("slept in {call}"));
         format!("; the thread in {place} that woke them {doing}")
     });
+    let few = waits.wakers.as_ref().map_or_else(String::new, |FewWakers { place, threads, waiting }| {
+        let wakers = match threads {
+            1 => "The one thread in".to_owned(),
+            threads => format!("The {threads} threads in"),
+        };
+        format!(
+            " {wakers} {place} that woke them seldom waited, while {waiting:.1} threads on average \
+             waited for them: if these have more to do, give the work in {place} more threads."
+        )
+    });
     format!(
-        "They waited longer for work or for each other, {} on `{}`{}, {}{ended}.",
+        "They waited longer for work or for each other, {} on `{}`{}, {}{ended}.{few}",
         seconds(waits.wait_s),
         waits.lock,
         at(waits.place.as_ref()),
