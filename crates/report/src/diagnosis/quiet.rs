@@ -104,22 +104,25 @@ fn condition(waits: &ConditionWaits) -> String {
         let doing = call.as_ref().map_or("ran".to_owned(), |call| format!("slept in {call}"));
         format!("; the thread in {place} that woke them {doing}")
     });
-    let few = waits.wakers.as_ref().map_or_else(String::new, |FewWakers { place, threads, waiting }| {
-        let wakers = match threads {
-            1 => "The one thread in".to_owned(),
-            threads => format!("The {threads} threads in"),
-        };
-        format!(
-            " {wakers} {place} that woke them seldom waited, while {waiting:.1} threads on average \
-             waited for them: if these have more to do, give the work in {place} more threads."
-        )
-    });
+    let few = waits.wakers.as_ref().map(few).unwrap_or_default();
     format!(
         "They waited longer for work or for each other, {} on `{}`{}, {}{ended}.{few}",
         seconds(waits.wait_s),
         waits.lock,
         at(waits.place.as_ref()),
         count(waits.count, "time")
+    )
+}
+
+fn few(wakers: &FewWakers) -> String {
+    let FewWakers { place, threads, waiting } = wakers;
+    let threads = match threads {
+        1 => "one thread".to_owned(),
+        threads => format!("{threads} threads"),
+    };
+    format!(
+        " The {threads} in {place} that woke them seldom waited, while {waiting:.1} threads on \
+         average waited for them: if these have more to do, give the work in {place} more threads."
     )
 }
 
