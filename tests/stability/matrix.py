@@ -81,11 +81,6 @@ class Answer:
     def key(self):
         return (self.kind, self.lock)
 
-    def key_of(self, expected):
-        """Returns the answer; a lock with little time is as good as none where none is right."""
-        is_quiet = self.is_minor and "quiet" in expected["right"]
-        return ("quiet", "") if is_quiet else self.key()
-
     def is_right(self, expected):
         if self.is_minor and "quiet" in expected["right"]:
             return True
@@ -189,6 +184,8 @@ def build(entry, paths):
 def cell(convoy, command, setting, count, directory, expected):
     hog = subprocess.Popen(BUSY) if setting["load"] == "busy" else None
     row = {**setting, "right": 0, "honest": 0, "wrong": 0, "records": 0, "sentences": []}
+    row["minor"] = collections.Counter()
+    is_quiet = "quiet" in expected["right"]
     keys, kinds = collections.Counter(), collections.Counter()
     try:
         for _ in range(count):
@@ -204,7 +201,9 @@ def cell(convoy, command, setting, count, directory, expected):
                     f"{answer.kind} {answer.lock}: {answer.sentence}" if answer else "no record")
             keys[answer.key() if answer else None] += 1
             if not (answer and answer.honest):
-                kinds[answer.key_of(expected) if answer else (None, None)] += 1
+                key = answer.key() if answer else (None, None)
+                row["minor"][key] += bool(answer and answer.is_minor and is_quiet)
+                kinds[key] += 1
     finally:
         if hog:
             hog.kill()
@@ -221,8 +220,8 @@ def report(rows, arguments):
             total[key] += row[key]
     summary = (f"{total['records']} records: right {total['right']}, honest {total['honest']}, "
                f"wrong {total['wrong']}, same answer {total['same']}")
-    counted = [kinds_of_programs(rows, parts) for parts in (1, 2)]
-    steady = [steady_programs(kinds, rows) for kinds in counted]
+    counted = [kinds_of_programs(rows, "kinds", parts) for parts in (1, 2)]
+    steady = [steady_programs(kinds, rows, parts) for parts, kinds in enumerate(counted, 1)]
     kinds, locks = (sum(programs.values()) for programs in steady)
     summary += (f". For {kinds} of\n{len(steady[0])} programs at most 5 % of the answers, honest ones left out, "
                 f"are of another kind than\nmost; for {locks} of another kind or lock.")
@@ -239,22 +238,31 @@ def report(rows, arguments):
         pathlib.Path(arguments.write).write_text("\n".join([page, *table(rows)]) + "\n")
 
 
-def kinds_of_programs(rows, parts):
+def kinds_of_programs(rows, column, parts):
     """Returns for each program how often each kind (and lock, with two parts) was the answer."""
     kinds = collections.defaultdict(collections.Counter)
     for row in rows:
-        for key, count in row["kinds"].items():
+        for key, count in row[column].items():
             kinds[row["name"]][key[:parts]] += count
     return kinds
 
 
-def steady_programs(kinds, rows):
-    """Returns for each program whether nearly all of its answers are honest or of one kind."""
+def steady_programs(kinds, rows, parts):
+    """Returns for each program whether nearly all of its answers are honest or of one kind. A lock
+    with little time is as good as none where none is right."""
+    minor = kinds_of_programs(rows, "minor", parts)
     records = collections.Counter()
     for row in rows:
         records[row["name"]] += row["records"]
-    others = {name: kinds[name].total() - max(kinds[name].values(), default=0) for name in records}
+    others = {name: count_others(kinds[name], minor[name]) for name in records}
     return {name: others[name] <= 0.05 * count for name, count in records.items()}
+
+
+def count_others(kinds, minor):
+    """Returns how many answers differ from the most frequent one."""
+    most = max(kinds, key=kinds.get, default=None)
+    others = kinds.total() - kinds[most]
+    return others - minor.total() + minor[most] if most and most[0] == "quiet" else others
 
 
 def table(rows):

@@ -8,6 +8,7 @@ use convoy_record::{
 };
 
 use crate::finding::{Confidence, OwnerShares, Source, Waiters};
+use crate::interval::wilson;
 use crate::problem::{Call, Lost, Owner, Problem, PythonModule, Subject};
 
 /// Minimum number of samples that say what owners did.
@@ -306,18 +307,6 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// Returns the 95 % interval of a share that was observed in `count` samples (Wilson 1927, without
-/// continuity correction).
-pub(crate) fn wilson(share: f64, count: u64) -> [f64; 2] {
-    /// Two-sided 95 % quantile of the normal distribution.
-    const Z: f64 = 1.959_964;
-    let n = count.max(1) as f64;
-    let centre = share + Z * Z / (2.0 * n);
-    let half = Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).max(0.0).sqrt();
-    let scale = 1.0 + Z * Z / n;
-    [((centre - half) / scale).max(0.0), ((centre + half) / scale).min(1.0)]
-}
-
 /// Returns the number of unfinished waits for a lock that its waits do not contain, and their time
 /// in seconds.
 fn pending(process: &Process, lock: &Lock) -> (f64, f64) {
@@ -571,17 +560,6 @@ impl<'a> Holder<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_interval_of_few_samples_is_wide() {
-        // Newcombe (1998), table I: 81 of 263 and 1 of 29 by Wilson's method.
-        let close = |interval: [f64; 2], expected: [f64; 2]| {
-            interval.iter().zip(expected).all(|(a, b)| (a - b).abs() < 5e-5)
-        };
-        assert!(close(wilson(81.0 / 263.0, 263), [0.2553, 0.3662]));
-        assert!(close(wilson(1.0 / 29.0, 29), [0.0061, 0.1718]));
-        assert!(wilson(0.0, 0)[0] < 1e-9);
-    }
 
     #[test]
     fn a_wait_that_is_among_those_of_its_lock_is_not_added_again() {

@@ -5,6 +5,7 @@ use convoy_record::Origin;
 use serde::Serialize;
 
 use crate::gap::Gap;
+use crate::interval::Z;
 use crate::problem::{JavaActivity, JavaMonitor, Lost, Place, Problem, Subject};
 
 /// A cost below this part of the threads' time is not a problem.
@@ -237,12 +238,17 @@ impl Finding {
     /// Returns whether it costs enough to be a problem. A few waits that cost little more than
     /// that would cost less in the next record.
     pub fn is_relevant(&self) -> bool {
-        /// Two-sided 95 % quantile of the normal distribution, times the deviation of a sum of
-        /// exponential times, in parts of the sum, for one time.
-        const DEVIATION: f64 = 1.96 * std::f64::consts::SQRT_2;
+        /// Half of the 95 % interval of a sum of exponential times whose number varies, in parts of
+        /// the sum, for one time.
+        const DEVIATION: f64 = Z * std::f64::consts::SQRT_2;
         /// Cost from which it is a problem even if it is that of one wait.
         const CLEAR: f64 = 2.5 * LITTLE;
-        let error = DEVIATION / (self.confidence.observations.max(1) as f64).sqrt();
+        // Waits for locks of libraries may be samples of many more.
+        let is_counted =
+            self.origin == Some(Origin::Libc) && self.confidence.source == Source::Counted;
+        let count =
+            if is_counted { self.confidence.observations.max(1) as f64 } else { f64::INFINITY };
+        let error = DEVIATION / count.sqrt();
         let mut parts = [self.share, self.weight].into_iter().flatten();
         let is_large = parts.all(|part| part >= CLEAR || part * (1.0 - error) >= LITTLE);
         self.kind() == Kind::Deadlock || is_large

@@ -11,6 +11,7 @@ mod cpus;
 mod evidence;
 mod finding;
 mod gap;
+mod interval;
 mod owner;
 mod problem;
 mod quiet;

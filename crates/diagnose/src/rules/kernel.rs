@@ -6,8 +6,8 @@ use convoy_record::{KernelObject, KernelWait, Kind as Primitive, Process, total}
 
 use super::plain::Plain;
 use crate::account::LockAccount;
-use crate::evidence::wilson;
 use crate::finding::{Finding, Source, Waiters};
+use crate::interval::wilson;
 use crate::problem::{Problem, Subject};
 
 /// Minimum number of waits.

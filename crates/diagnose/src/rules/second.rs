@@ -2,13 +2,11 @@
 //! another one may be as large, or its interval may contain the limit of its rule, so that the next
 //! record would name that one alone.
 
-use crate::evidence::{Evidence, Holder, wilson};
+use crate::evidence::{Evidence, Holder};
+use crate::interval::{Z, wilson};
 use crate::problem::{Lost, Problem};
 
 use super::wait::{LONG_S, REASON, always, hog_if, long, short};
-
-/// Two-sided 95 % quantile of the normal distribution.
-const Z: f64 = 1.959_964;
 
 /// Returns another cause of the waits than `first`, if it may explain them as well.
 pub(crate) fn second(evidence: &Evidence<'_>, first: &Problem) -> Option<Problem> {

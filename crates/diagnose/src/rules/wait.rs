@@ -9,6 +9,8 @@ use crate::problem::{Call, Cycle, HogSign, Inversion, Lost, Owner, Problem, Subj
 pub(super) const REASON: f64 = 0.3;
 /// The same for sleep. Lower, since an owner that is woken also waits for a CPU.
 const ASLEEP: f64 = 0.12;
+/// The same for goroutines on no thread.
+const PARKED: f64 = 0.5;
 /// Length in seconds from which a critical section is long: about ten times the cost of a wakeup.
 pub(super) const LONG_S: f64 = 50e-6;
 /// A writer starves if it waits for at least this many reads.
@@ -180,9 +182,12 @@ pub(crate) fn asleep(evidence: &Evidence<'_>) -> Option<Problem> {
     let is_off = holder.ran.is_none_or(|ran| ran < 1.0 - REASON);
     // Locks of one name may wait for each other, and the last of them sleeps.
     let is_chain = holder.other.is_some_and(|other| other.what != evidence.lock.name);
-    // A goroutine on no thread may be runnable, too.
-    let is_vague = is_vague || *call == Call::GoScheduler;
-    let least = if is_vague { REASON } else { ASLEEP };
+    let least = match call {
+        // A goroutine on no thread may be runnable, too, as one to which the lock was handed over.
+        Call::GoScheduler => PARKED,
+        _ if is_vague => REASON,
+        _ => ASLEEP,
+    };
     if holder.asleep < least || !is_off || is_chain && holder.asleep < holder.waited {
         return None;
     }
@@ -342,9 +347,17 @@ pub(crate) fn long(evidence: &Evidence<'_>) -> Option<Problem> {
         owner: evidence.owner(),
         hold_s: Some(hold_s),
         wait_s: None,
-        off_unexplained: holder.and_then(off_unexplained),
+        off_unexplained: holder.map_or_else(|| switched(evidence), off_unexplained),
         interpreter: None,
     })
+}
+
+/// Returns the part of the timed holds in which the owner was switched away, if it is a large one,
+/// for owners that were not observed.
+fn switched(evidence: &Evidence<'_>) -> Option<f64> {
+    let off_s = evidence.lock.all(|site| &site.hold_off).total_s;
+    let held_s = off_s + evidence.lock.all(|site| &site.hold_on).total_s;
+    Some(off_s / held_s.max(f64::MIN_POSITIVE)).filter(|off| *off >= REASON)
 }
 
 /// Returns the part of the wait time that owners were off their CPU, if it is a large one and too

@@ -229,6 +229,35 @@ fn a_count_near_the_limit_of_a_rule_gives_two_causes() {
 }
 
 #[test]
+fn few_preemptions_leave_two_causes() {
+    /// Sections of 2 ms whose owner was on no CPU during this part of the waiting, with this many
+    /// preemptions.
+    fn second(lost: f64, preemptions: u64) -> Option<Kind> {
+        let mut lock = mutex();
+        lock.sites[1].threads = 2;
+        lock.sites[1].hold_on = times(200, 2e-3);
+        lock.sites[1].hold_off = times(preemptions, 3e-3);
+        let waits = cause(1.0 - lost, vec![seen(Doing::Runs, "", 100)]);
+        first(process(lock, waits))?.second.map(|problem| problem.kind())
+    }
+    assert_eq!(second(0.2, 9), Some(Kind::OwnerPreempted));
+    assert_eq!(second(0.2, 900), None, "the share is known well");
+    assert_eq!(second(0.9, 9), Some(Kind::LongSection));
+    assert_eq!(second(0.9, 900), None);
+    assert_eq!(second(0.5, 900), Some(Kind::OwnerPreempted), "both explain much");
+}
+
+#[test]
+fn an_owner_that_was_switched_away_but_not_observed_is_not_known_to_compute() {
+    let unseen = Process { causes: Vec::new(), ..process(mutex(), cause(1.0, Vec::new())) };
+    let finding = first(unseen).expect("threads wait");
+    assert_eq!(
+        (finding.kind(), finding.gaps),
+        (Kind::LongSection, vec![Gap::FewSamples { samples: 0 }])
+    );
+}
+
+#[test]
 fn a_few_waits_with_little_time_are_no_finding() {
     fn is_found(count: u64, each_s: f64) -> bool {
         let mut lock = mutex();
