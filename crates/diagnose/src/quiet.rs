@@ -242,11 +242,15 @@ fn short(record: &Record, calls: u64) -> Option<Gap> {
     const SHORT_S: f64 = 1.0;
     /// Maximum number of recorded acquisitions.
     const FEW: u64 = 20;
-    /// Minimum mean number of CPUs that the program used.
+    /// Minimum mean number of CPUs that the program used; less if other programs used a part.
     const SEVERAL: f64 = 1.2;
+    const HALF: f64 = 0.5;
     let run_s = record.program.wall_s;
     let is_timed = record.processes.iter().any(|process| process.scheduling.is_some());
-    let is_short = run_s < SHORT_S && calls < FEW && CpusInUse::of(record).program >= SEVERAL;
+    let in_use = CpusInUse::of(record);
+    let may_be_several =
+        in_use.program >= SEVERAL || in_use.program >= HALF && in_use.others >= HALF;
+    let is_short = run_s < SHORT_S && calls < FEW && may_be_several;
     (is_short && !is_timed).then_some(Gap::Short { seconds: run_s })
 }
 

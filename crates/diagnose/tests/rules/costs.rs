@@ -102,7 +102,7 @@ fn waits_that_were_not_recorded_are_a_gap() {
 
 #[test]
 fn a_run_that_is_too_short_to_sample_is_no_proof_that_locks_cost_little() {
-    fn gap(wall_s: f64, cpu_s: f64, looks: u64) -> Option<Gap> {
+    fn next_to(others_s: f64, wall_s: f64, cpu_s: f64, looks: u64) -> Option<Gap> {
         let seen = Seen { doing: Doing::Runs, count: 2 * looks, ..Seen::default() };
         let process = Process {
             seconds: wall_s,
@@ -114,8 +114,13 @@ fn a_run_that_is_too_short_to_sample_is_no_proof_that_locks_cost_little() {
         };
         let mut record = record(process);
         record.program.wall_s = wall_s;
+        record.program.disturbance.others_s = others_s;
         quiet(&record).gap
     }
+    fn gap(wall_s: f64, cpu_s: f64, looks: u64) -> Option<Gap> {
+        next_to(0.0, wall_s, cpu_s, looks)
+    }
+    assert!(next_to(0.18, 0.2, 0.2, 3).is_some(), "others left it one CPU");
     assert_eq!(gap(0.2, 0.38, 3), Some(Gap::Short { seconds: 0.2 }));
     assert_eq!(gap(0.2, 0.2, 3), None, "one thread");
     assert_eq!(gap(0.2, 0.38, 20), None, "sampled");
