@@ -152,7 +152,10 @@ pub(crate) fn starvation(evidence: &Evidence<'_>) -> Option<Problem> {
         && holder.wanted == "write"
         && 2.0 * writers_s >= lock.wait_s()
         && (holder.act == "read" || holder.place.is_empty() && reads > 0);
-    let is_long = holder.again >= OVERTAKEN || hold_s > 0.0 && mean_s > OVERTAKEN * hold_s;
+    // A reader that has lost its CPU makes a writer wait as long.
+    let may_overtake = holder.place.is_empty() || holder.again >= 1.0;
+    let is_long = may_overtake && hold_s > 0.0 && mean_s > OVERTAKEN * hold_s;
+    let is_long = is_long || holder.again >= OVERTAKEN;
     (is_read && is_long).then(|| Problem::WriterStarvation {
         readers: crate::account::known(holder.place),
         reads,

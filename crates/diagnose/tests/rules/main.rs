@@ -329,6 +329,7 @@ fn a_writer_starves_only_if_readers_overtake_it() {
     }
     assert_eq!(kind(rwlock(2000, 9e-3)), Some(Kind::WriterStarvation));
     assert_ne!(kind(rwlock(10, 90e-6)), Some(Kind::WriterStarvation));
+    assert_ne!(kind(rwlock(10, 9e-3)), Some(Kind::WriterStarvation), "a reader without a CPU");
 }
 
 #[test]
