@@ -289,16 +289,24 @@ impl Lock {
         }
     }
 
-    /// Returns whether each thread that keeps it takes it once, without waiting: others wait for
-    /// the end of what that thread does once, such as its own end, and not for a critical section.
+    /// Returns whether each thread that keeps it takes it once, next to always without waiting:
+    /// others wait for the end of what that thread does once, such as its own end, and not for a
+    /// critical section.
     fn is_held_once(&self) -> bool {
+        /// A semaphore at a reused address may be of the previous thread for so few acquisitions,
+        /// one in that many.
+        const RARE: u64 = 20;
+        /// Minimum part of the time that it is held: others may lose their CPU with it.
+        const LONG: f64 = 1.0 / 3.0;
         fn held_s(site: &Site) -> f64 {
             site.hold_on.total_s + site.hold_off.total_s
         }
         let longest = self.sites.iter().max_by(|a, b| held_s(a).total_cmp(&held_s(b)));
         longest.is_some_and(|site| {
-            let is_once = site.count > 0 && site.count <= site.threads && site.contended == 0;
-            is_once && self.contended() > 0 && 2.0 * held_s(site) > self.held_s(0.0).0
+            let is_once = site.count > 0 && site.count <= site.threads;
+            let is_free = site.contended.saturating_mul(RARE) <= site.count;
+            let is_long = held_s(site) > LONG * self.held_s(0.0).0;
+            is_once && is_free && self.contended() > 0 && is_long
         })
     }
 
