@@ -1,6 +1,6 @@
 //! Threads that take work from a queue and always have some, so that work waits for them.
 
-use convoy_record::{Doing, Kind, Lock, Origin, Process, Record, Site, total};
+use convoy_record::{Kind, Lock, Origin, Process, Record, Site, total};
 use serde::Serialize;
 
 use crate::account::shorter_s;
@@ -57,13 +57,8 @@ impl BusyPool {
     /// Returns the pool whose threads wait for work at this condition or semaphore.
     fn at(process: &Process, lock: &Lock, has_cpus: bool) -> Option<Self> {
         let waits = lock.sites.iter().filter(|site| site.wait.count > 0);
-        let mut threads = total(waits.clone().map(|site| site.threads));
-        let mut mutex = process.locks.iter().find(|mutex| mutex.name == lock.mutex);
-        if threads == 0 && lock.kind == Kind::Condition {
-            // Its threads have always found work.
-            mutex = signalled_under(process, lock);
-            threads = mutex.map_or(0, |mutex| takers(process, lock, mutex));
-        }
+        let threads = total(waits.clone().map(|site| site.threads));
+        let mutex = process.locks.iter().find(|mutex| mutex.name == lock.mutex);
         let pool = Self::new(process, threads, lock.wait_s())?;
         let taken = match lock.kind {
             Kind::Semaphore => lock.count(),
@@ -82,6 +77,12 @@ impl BusyPool {
             return None;
         }
         let results = results(process, lock)?;
+        // A thread that waits for a result has queued its work.
+        let signals = lock.sites.iter().filter(|site| site.act == "signal");
+        let clients = total(signals.map(|site| site.threads));
+        if lock.kind == Kind::Condition && (clients as f64) < waiting(process, results).ceil() {
+            return None;
+        }
         let works = works(results);
         if mutex.is_some_and(|mutex| mutex.sites.iter().all(|site| waits_in(results, site))) {
             return None;
@@ -117,10 +118,13 @@ impl BusyPool {
     fn with(self, process: &Process, results: &Lock) -> Option<Self> {
         /// Minimum ratio of the mean number of waiting threads to the number of threads.
         const QUEUE: f64 = 1.5;
+        /// Minimum mean number of works in the queue.
+        const QUEUED: f64 = 2.0;
         let waiting = waiting(process, results);
         let site = results.sites.iter().max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s))?;
         let is_much = works(results) as f64 >= WORKS * self.threads as f64 * process.seconds;
-        let has_queue = is_much && waiting >= QUEUE * self.threads as f64;
+        let threads = self.threads as f64;
+        let has_queue = is_much && waiting >= (QUEUE * threads).max(threads + QUEUED);
         let clients = Clients { place: site.place.clone(), waiting };
         has_queue.then_some(Self { clients: Some(clients), ..self })
     }
@@ -160,34 +164,6 @@ impl FewWakers {
         let is_few = is_often && waiting >= QUEUE * threads as f64;
         is_few.then(|| Self { place: waker.place.clone(), threads, waiting })
     }
-}
-
-/// Returns the mutex that is acquired most often by the functions that signal a condition.
-fn signalled_under<'a>(process: &'a Process, condition: &Lock) -> Option<&'a Lock> {
-    let mutexes = process.locks.iter().filter(|lock| {
-        let is_there = |site: &Site| signals_in(condition, site);
-        lock.kind == Kind::Mutex && lock.instances <= 1 && lock.sites.iter().any(is_there)
-    });
-    mutexes.max_by_key(|mutex| mutex.count())
-}
-
-/// Returns how many threads take work from a queue with this mutex: those that neither wait for
-/// conditions nor in futex(2), by samples, but at most those that acquire it elsewhere.
-fn takers(process: &Process, condition: &Lock, mutex: &Lock) -> u64 {
-    let elsewhere = mutex.sites.iter().filter(|site| !signals_in(condition, site));
-    let most = total(elsewhere.map(|site| site.threads));
-    let at_work = process.activity.iter().filter(|seen| match seen.doing {
-        Doing::Sleeps => seen.what != "futex(2)",
-        doing => matches!(doing, Doing::Runs | Doing::Faults),
-    });
-    let mean = total(at_work.map(|seen| seen.count)) as f64 / process.looks.max(1) as f64;
-    (mean.round() as u64).max(1).min(most)
-}
-
-/// Returns whether a site is in a function that signals the condition.
-fn signals_in(condition: &Lock, site: &Site) -> bool {
-    let mut signals = condition.sites.iter().filter(|signal| signal.act == "signal");
-    signals.any(|signal| function(&signal.place) == function(&site.place))
 }
 
 /// Returns whether a site is in a function that waits for results.
@@ -230,14 +206,15 @@ fn is_in(site: &Site, function: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_record::{Program, Seen, Times};
+    use convoy_record::{Program, Times};
 
-    /// A queue whose four threads wait at `place` for `idle_s` seconds of 3 and which is signalled
+    /// A queue whose four threads wait at a place for `idle_s` seconds of 3 and which is signalled
     /// by `signal`; its mutex is acquired `taken` times.
-    fn queue(place: &str, signal: &str, idle_s: f64, taken: u64) -> [Lock; 2] {
+    fn queue(place_of_work: &str, signal: &str, idle_s: f64, taken: u64) -> [Lock; 2] {
         let wait = Times { count: 9, total_s: idle_s, ..Times::default() };
-        let signal = Site { place: signal.to_owned(), ..Site::default() };
-        let place = place.to_owned();
+        let (place, act) = (signal.to_owned(), "signal".to_owned());
+        let signal = Site { place, act, threads: 16, ..Site::default() };
+        let place = place_of_work.to_owned();
         let sites = vec![Site { place, wait, threads: 4, ..Site::default() }, signal];
         let (kind, mutex) = (Kind::Condition, "mutex".to_owned());
         let condition = Lock { kind, mutex: mutex.clone(), sites, ..Lock::default() };
@@ -281,6 +258,9 @@ mod tests {
         assert!((clients.waiting - 15.0).abs() < 1e-9 && clients.place == "ask (jobs.c:3)");
         assert_eq!(of(4.0, 400), None, "each work has a thread");
         assert_eq!(of(15.0, 100), None, "threads that wait for something else");
+        let [mut condition, mutex] = queue("work (jobs.c:7)", "post (jobs.c:9)", 0.12, 800);
+        condition.sites[1].threads = 1;
+        assert_eq!(pool([condition, mutex, results(15.0, 400)]), None, "idle threads");
     }
 
     #[test]
@@ -308,27 +288,5 @@ mod tests {
         let few = wakers(2, 0.1).expect("two threads for six");
         assert!(few.threads == 2 && few.place == "pop (queue.c:19)" && few.waiting > 5.6);
         assert_eq!([wakers(5, 0.1), wakers(2, 4.0)], [None, None], "as many threads, or idle ones");
-    }
-
-    #[test]
-    fn threads_that_never_wait_for_work_are_those_that_do_something_else() {
-        fn site(place: &str, act: &str, threads: u64) -> Site {
-            let (place, act) = (place.to_owned(), act.to_owned());
-            Site { place, act, count: 400, threads, ..Site::default() }
-        }
-        let signals = vec![site("post (jobs.c:9)", "signal", 16)];
-        let condition = Lock { kind: Kind::Condition, sites: signals, ..Lock::default() };
-        let sites = vec![site("post (jobs.c:8)", "lock", 16), site("work (jobs.c:7)", "lock", 4)];
-        let mutex = Lock { kind: Kind::Mutex, sites, ..Lock::default() };
-        let what = "clock_nanosleep(2)".to_owned();
-        let asleep = Seen { doing: Doing::Sleeps, what, count: 195, ..Seen::default() };
-        let process = Process { activity: vec![asleep], looks: 100, ..Process::default() };
-        assert_eq!(takers(&process, &condition, &mutex), 2);
-        let locks = [condition, mutex, results(15.0, 400)];
-        assert_eq!(pool(locks.clone()).map(|pool| pool.threads), Some(1), "none was sampled");
-        let [condition, mut mutex, results] = locks;
-        mutex.sites[1].place = "ask (jobs.c:9)".to_owned();
-        mutex.sites.remove(0);
-        assert_eq!(pool([condition, mutex, results]), None, "threads that pass a turn on");
     }
 }
