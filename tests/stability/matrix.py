@@ -37,7 +37,10 @@ PAGE = """# Stability of diagnoses
 Programs with one known use of locks, in seven languages, recorded again and again: is the answer
 right, and is it the same each time? Each cell has the number of right, honest and wrong answers,
 and how many of the answers are the most frequent one (kind and lock). *Honest* answers name a gap
-or say that too little was observed. The sources and the right answers are in `tests/stability`.
+or say that too little was observed. Answers that name two causes are right if both are; they are
+left out, as honest ones are, when the answers of one kind are counted. A lock with less than a
+tenth of the time is as good as `quiet` where that is right. The sources and the right answers are
+in `tests/stability`.
 
 ```console
 # cargo xtask stability {command}

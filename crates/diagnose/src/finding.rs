@@ -235,13 +235,13 @@ impl Finding {
         }
     }
 
-    /// Returns whether it costs enough to be a problem. A few waits that cost little more than
-    /// that would cost less in the next record.
+    /// Returns whether it costs enough to be a problem. A few waits that cost little more
+    /// than the limit would cost less in the next record.
     pub fn is_relevant(&self) -> bool {
-        /// Half of the 95 % interval of a sum of exponential times whose number varies, in parts of
+        /// Half of the 95 % interval of a sum of a random number of exponential times, divided by
         /// the sum, for one time.
         const DEVIATION: f64 = Z * std::f64::consts::SQRT_2;
-        /// Cost from which it is a problem even if it is that of one wait.
+        /// Cost from which it is a problem even after a single wait.
         const CLEAR: f64 = 2.5 * LITTLE;
         // Waits for locks of libraries may be samples of many more.
         let is_counted =

@@ -1,4 +1,4 @@
-//! Intervals of what was observed.
+//! Confidence intervals of observed shares.
 
 /// Two-sided 95 % quantile of the normal distribution.
 pub(crate) const Z: f64 = 1.959_964;

@@ -242,8 +242,9 @@ fn short(record: &Record, calls: u64) -> Option<Gap> {
     const SHORT_S: f64 = 1.0;
     /// Maximum number of recorded acquisitions.
     const FEW: u64 = 20;
-    /// Minimum mean number of CPUs that the program used; less if other programs used a part.
+    /// Minimum mean number of CPUs that the program used.
     const SEVERAL: f64 = 1.2;
+    /// The same if other programs used this number, too.
     const HALF: f64 = 0.5;
     let run_s = record.program.wall_s;
     let is_timed = record.processes.iter().any(|process| process.scheduling.is_some());

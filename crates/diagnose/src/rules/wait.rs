@@ -417,7 +417,7 @@ pub(crate) fn short(evidence: &Evidence<'_>) -> Option<Problem> {
         return None;
     }
     // For a lock outside of libc, only critical sections that begin with a wait are timed, and the
-    // owner's did not. They are like those of another function only if waits are short, too.
+    // owner's did not. Sections of another function are alike only if waits are short, too.
     let waits = total(lock.sites.iter().map(|site| site.wait.count)).max(1) as f64;
     let holder = evidence.holder.as_ref();
     let is_timed =

@@ -293,8 +293,8 @@ impl Lock {
     /// others wait for the end of what that thread does once, such as its own end, and not for a
     /// critical section.
     fn is_held_once(&self) -> bool {
-        /// A semaphore at a reused address may be of the previous thread for so few acquisitions,
-        /// one in that many.
+        /// One acquisition in this number may be contended: a semaphore can get the address of the
+        /// previous thread's.
         const RARE: u64 = 20;
         /// Minimum part of the time that it is held: others may lose their CPU with it.
         const LONG: f64 = 1.0 / 3.0;
