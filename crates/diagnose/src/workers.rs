@@ -208,8 +208,8 @@ mod tests {
     use super::*;
     use convoy_record::{Program, Times};
 
-    /// A queue. Its four threads wait at a place for `idle_s` seconds of 3, `signal` signals it, and
-    /// its mutex is acquired `taken` times.
+    /// A queue. Its four threads wait at a place for `idle_s` seconds of 3, `signal` signals it,
+    /// and its mutex is acquired `taken` times.
     fn queue(place_of_work: &str, signal: &str, idle_s: f64, taken: u64) -> [Lock; 2] {
         let wait = Times { count: 9, total_s: idle_s, ..Times::default() };
         let (place, act) = (signal.to_owned(), "signal".to_owned());
