@@ -378,9 +378,11 @@ struct Activities<'a> {
 }
 
 impl<'a> Activities<'a> {
-    /// While threads waited.
-    fn during(causes: &[&'a Cause]) -> Self {
-        Self::new(causes.iter().flat_map(|cause| &cause.owners).collect())
+    /// While threads waited for `lock`. An owner that waits for the same condition has released
+    /// it.
+    fn during(causes: &[&'a Cause], lock: &str) -> Self {
+        let seen = causes.iter().flat_map(|cause| &cause.owners);
+        Self::new(seen.filter(|seen| seen.doing != Doing::Idles || seen.what != lock).collect())
     }
 
     /// While no thread waited.
@@ -488,9 +490,9 @@ impl<'a> Holder<'a> {
         let same_place: Vec<&'a Cause> =
             causes.iter().copied().filter(|cause| cause.held_at == main.held_at).collect();
         // If these causes have few samples, use the samples of all causes of the lock.
-        let mut seen = Activities::during(&same_place);
+        let mut seen = Activities::during(&same_place, &lock.name);
         if seen.samples < FEW_SAMPLES {
-            seen = Activities::during(&causes);
+            seen = Activities::during(&causes, &lock.name);
         }
         let sum =
             |value: fn(&Cause) -> f64| same_place.iter().map(|cause| value(cause)).sum::<f64>();

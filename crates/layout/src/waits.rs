@@ -35,7 +35,10 @@ pub struct Lock<A: Access = Plain> {
     pub waiter: A::Word,
     /// Number of releases that the last one, [`Lock::released`], represents.
     pub released_weight: A::Word,
-    unused: [A::Word; 2],
+    /// For a condition: the owner at the time when its present owner was woken, likewise. It took
+    /// the unit if the woken thread waits again.
+    pub overtaker: A::Word,
+    unused: A::Word,
 }
 
 /// Number of locks.

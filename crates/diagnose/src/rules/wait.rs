@@ -350,23 +350,25 @@ pub(crate) fn long(evidence: &Evidence<'_>) -> Option<Problem> {
         owner: evidence.owner(),
         hold_s: Some(hold_s),
         wait_s: None,
-        off_unexplained: holder.map_or_else(|| switched(evidence), off_unexplained),
+        off_unexplained: off_unexplained(evidence),
         interpreter: None,
     })
 }
 
-/// Returns the part of the timed holds in which the owner was switched away, if it is a large one,
-/// for owners that were not observed.
-fn switched(evidence: &Evidence<'_>) -> Option<f64> {
-    let off_s = evidence.lock.all(|site| &site.hold_off).total_s;
-    let held_s = off_s + evidence.lock.all(|site| &site.hold_on).total_s;
-    Some(off_s / held_s.max(f64::MIN_POSITIVE)).filter(|off| *off >= REASON)
-}
-
 /// Returns the part of the wait time that owners were off their CPU, if it is a large one and too
-/// little was observed to say why.
-fn off_unexplained(holder: &Holder<'_>) -> Option<f64> {
-    (holder.preempted.is_none() && holder.off >= REASON).then_some(holder.off)
+/// little was observed to say why. Without CPU times of owners, timed holds with a switch count.
+fn off_unexplained(evidence: &Evidence<'_>) -> Option<f64> {
+    let timed = evidence.holder.as_ref().filter(|holder| holder.ran.is_some());
+    let off = match (timed, evidence.seen_holder()) {
+        (Some(holder), _) => holder.preempted.map_or(holder.off, |_| 0.0),
+        (None, Some(holder)) if holder.samples >= FEW_SAMPLES => 0.0,
+        _ => {
+            let off_s = evidence.lock.all(|site| &site.hold_off).total_s;
+            let held_s = off_s + evidence.lock.all(|site| &site.hold_on).total_s;
+            off_s / held_s.max(f64::MIN_POSITIVE)
+        }
+    };
+    Some(off).filter(|off| *off >= REASON)
 }
 
 /// Like [`long`], for an owner that never waits, so that its critical sections are not timed: it

@@ -75,7 +75,7 @@ fn wait_at(thread: Thread, at: &At, asked: u64, block: impl FnOnce() -> c_int) -
     thread.shows_nothing();
     waiters.inspect(|all| {
         all.leave(got);
-        all.took(thread.id());
+        all.woke(thread.id());
     });
     thread.waited_at(place, [asked, got], detail.filter(|_| result == 0));
     if let Some(detail) = detail {

@@ -172,15 +172,28 @@ impl Waiters {
         }
     }
 
+    /// Notes a thread that was woken for it, unless another one has taken it meanwhile.
+    pub(crate) fn woke(self, thread: u64) {
+        let owner = self.owner();
+        set(&self.0.overtaker, if owner == thread { 0 } else { owner });
+        self.took(thread);
+    }
+
     /// Notes that a thread waits for it again: a thread that `took` it did not get it.
     pub(crate) fn went_on(self, thread: u64) {
         if get(&self.0.owner) == thread {
-            set(&self.0.owner, 0);
+            set(&self.0.owner, get(&self.0.overtaker));
+        }
+        if [get(&self.0.owner), thread].contains(&get(&self.0.overtaker)) {
+            set(&self.0.overtaker, 0);
         }
     }
 
     /// Called when a thread is about to release it. Returns whether the thread owns it.
     pub(crate) fn gives(self, thread: u64) -> bool {
+        if get(&self.0.overtaker) == thread {
+            set(&self.0.overtaker, 0);
+        }
         let is_owner = get(&self.0.owner) == thread;
         if is_owner {
             set(&self.0.owner, 0);

@@ -123,6 +123,8 @@ fn fixed(problem: &Problem) -> &'static str {
 
 /// Returns advice on an owner that keeps the lock, if it is one.
 fn of_owner(problem: &Problem) -> Option<&'static str> {
+    /// Part of the waiting from which its unknown reason decides what helps.
+    const MOST: f64 = 0.5;
     Some(match problem {
         Problem::OwnerWaits { .. } => "Fix the other lock first, or acquire it before this one.",
         Problem::OwnerPreempted { lost: Lost::HandedOver(_), .. } => {
@@ -149,6 +151,8 @@ fn of_owner(problem: &Problem) -> Option<&'static str> {
             "Compute outside of the critical section, and only exchange the result in it; another \
              lock will not help."
         }
+        // It may sleep there. The gap says how to see that.
+        Problem::LongSection { off_unexplained: Some(part), .. } if *part >= MOST => "",
         Problem::LongSection { hold_s: None, .. } => {
             "Make that section shorter, or release the lock for some time between two sections."
         }
