@@ -57,6 +57,9 @@ impl BusyPool {
     /// Returns the pool whose threads wait for work at this condition or semaphore.
     fn at(process: &Process, lock: &Lock, has_cpus: bool) -> Option<Self> {
         let waits = lock.sites.iter().filter(|site| site.wait.count > 0);
+        if waits.clone().next().is_none() {
+            return Self::without_waits(process, lock).filter(|_| has_cpus);
+        }
         let threads = total(waits.clone().map(|site| site.threads));
         let mutex = process.locks.iter().find(|mutex| mutex.name == lock.mutex);
         let pool = Self::new(process, threads, lock.wait_s())?;
@@ -89,6 +92,30 @@ impl BusyPool {
         }
         let is_each = works.saturating_mul(RATIO) >= taken && works <= taken.saturating_mul(RATIO);
         pool.with(process, results).filter(|_| is_each)
+    }
+
+    /// Returns the pool whose threads never wait for work, which other threads queue under a mutex
+    /// and signal before they wait for its result in the same function.
+    fn without_waits(process: &Process, queue: &Lock) -> Option<Self> {
+        let results = results(process, queue)?;
+        let asks =
+            queue.sites.iter().find(|site| site.act == "signal" && waits_in(results, site))?;
+        let works = works(results);
+        let is_each = |site: &Site| {
+            works.saturating_mul(RATIO) >= site.count && works <= site.count.saturating_mul(RATIO)
+        };
+        let mutexes = process.locks.iter().filter(|lock| lock.kind == Kind::Mutex);
+        let worker = mutexes.filter(|mutex| mutex.name != results.mutex).find_map(|mutex| {
+            let (asking, others): (Vec<&Site>, Vec<&Site>) =
+                mutex.sites.iter().partition(|site| waits_in(results, site));
+            let worker = others.into_iter().filter(|site| is_each(site)).max_by_key(|it| it.count);
+            worker.filter(|_| asking.into_iter().any(is_each))
+        })?;
+        let locks = process.locks.iter().chain(&process.futexes).flat_map(|lock| &lock.sites);
+        let there = locks.filter(|site| function(&site.place) == function(&worker.place));
+        let pool = Self::new(process, worker.threads, there.map(|site| site.wait.total_s).sum())?;
+        let is_asked = asks.threads as f64 >= waiting(process, results).ceil() && is_each(asks);
+        pool.with(process, results).filter(|_| is_asked)
     }
 
     /// Returns the pool of a `ThreadPoolExecutor` of Python. Its queue is in C, and acquisitions
@@ -261,6 +288,27 @@ mod tests {
         let [mut condition, mutex] = queue("work (jobs.c:7)", "post (jobs.c:9)", 0.12, 800);
         condition.sites[1].threads = 1;
         assert_eq!(pool([condition, mutex, results(15.0, 400)]), None, "idle threads");
+    }
+
+    #[test]
+    fn a_pool_is_busy_although_its_threads_never_wait_for_work() {
+        fn site(place: &str, act: &str, threads: u64) -> Site {
+            let (place, act) = (place.to_owned(), act.to_owned());
+            Site { place, act, count: 400, threads, ..Site::default() }
+        }
+        /// Sixteen threads that queue work in this function, and two that take it.
+        fn of(asks: &str, takes: u64) -> Option<BusyPool> {
+            let takes = Site { count: takes, ..site("work (jobs.c:7)", "lock", 2) };
+            let sites = vec![site(asks, "lock", 16), takes];
+            let mutex = Lock { name: "mutex".to_owned(), sites, ..Lock::default() };
+            let sites = vec![site(asks, "signal", 16)];
+            let condition = Lock { kind: Kind::Condition, sites, ..Lock::default() };
+            pool([mutex, condition, results(14.0, 400)])
+        }
+        let busy = of("ask (jobs.c:1)", 400).expect("it always has work");
+        assert!(busy.threads == 2 && busy.clients.is_some(), "{busy:?}");
+        assert_eq!(of("post (jobs.c:1)", 400), None, "they need not wait for that work");
+        assert_eq!(of("ask (jobs.c:1)", 20), None, "the work is another one");
     }
 
     #[test]
