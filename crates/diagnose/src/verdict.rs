@@ -1,6 +1,6 @@
 //! The diagnosis of a record: findings in order, and what the first sentence is about.
 
-use convoy_record::{Record, Scheduler, threads};
+use convoy_record::{Origin, Record, Scheduler, threads};
 use serde::Serialize;
 
 use crate::account::Account;
@@ -52,6 +52,7 @@ impl Diagnosis {
             let [deadlock_a, deadlock_b] = [a, b].map(|finding| finding.kind() == Kind::Deadlock);
             deadlock_b.cmp(&deadlock_a).then(b.cost_s.total_cmp(&a.cost_s))
         });
+        name_what_openmp_spins_for(&mut findings);
         let in_use = CpusInUse::of(record);
         let (harmless, findings): (Vec<_>, Vec<_>) =
             findings.into_iter().partition(|finding| is_harmless(finding, record, in_use));
@@ -80,6 +81,23 @@ impl Diagnosis {
     pub fn others(&self) -> impl Iterator<Item = &Finding> {
         let first = usize::from(matches!(self.verdict, Verdict::Finding(_)));
         self.findings.iter().filter(|finding| finding.is_relevant()).skip(first)
+    }
+}
+
+/// Moves the lock of OpenMP that threads sleep for before the spinning of OpenMP, in which they wait
+/// for it, too: the spinning does not show for what.
+fn name_what_openmp_spins_for(findings: &mut [Finding]) {
+    /// Minimum cost of the sleeps, as a part of that of the spinning.
+    const PART: f64 = 0.25;
+    let is_spinning =
+        |it: &Finding| matches!(it.problem, Problem::Spinning { is_of_openmp: true, .. });
+    let Some(spinning) = findings.iter().position(is_spinning) else { return };
+    let (pid, least_s) = (findings[spinning].pid, PART * findings[spinning].cost_s);
+    let is_lock = |it: &Finding| it.pid == pid && it.origin == Some(Origin::OpenMp);
+    let mut cheaper = findings[spinning..].iter();
+    let lock = cheaper.position(|it| is_lock(it) && it.is_relevant() && it.cost_s >= least_s);
+    if let Some(lock) = lock {
+        findings[spinning..=spinning + lock].rotate_right(1);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_record::{KernelObject, KernelWait, Kind as Primitive, Process, total};
+use convoy_record::{KernelObject, KernelWait, Kind as Primitive, Lock, Process, threads, total};
 
 use super::plain::Plain;
 use crate::account::LockAccount;
@@ -25,22 +25,41 @@ fn is_of_scheduler(place: &str) -> bool {
         .any(|begin| function.starts_with(begin))
 }
 
-/// Returns the finding of waits for a lock of the kernel, if they are relevant. `process` is the
-/// one that ran longest.
-pub(crate) fn of_lock(account: &LockAccount, process: &Process, busy_s: f64) -> Option<Finding> {
+/// Returns the time of the threads that waited for a lock of the kernel, in seconds.
+fn waiting_threads_s(lock: &Lock, processes: &[Process]) -> f64 {
+    let times = processes.iter().flat_map(|process| {
+        let locks = process.kernel_locks.iter();
+        let locks = locks.filter(|known| known.name == lock.name && known.kernel == lock.kernel);
+        locks.map(|known| {
+            let waiting = known.sites.iter().map(|site| site.threads).max().unwrap_or(0);
+            let waiting = if waiting > 0 { waiting as f64 } else { threads(process).ceil() };
+            waiting * process.seconds
+        })
+    });
+    times.sum()
+}
+
+/// Returns the finding of waits for a lock of the kernel, if they are relevant.
+pub(crate) fn of_lock(
+    account: &LockAccount,
+    processes: &[Process],
+    busy_s: f64,
+) -> Option<Finding> {
     let lock = &account.lock;
+    let process = processes.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
     let (wait_s, site) = (account.waited_s, lock.sites.first()?);
     if lock.count() < FEW || wait_s <= 0.0 || busy_s <= 0.0 {
         return None;
     }
-    let share = (wait_s / busy_s).min(1.0);
-    if lock.kernel == "spinlock" && share < SPINS {
+    if lock.kernel == "spinlock" && wait_s < SPINS * busy_s {
         return None;
     }
+    let threads_s = waiting_threads_s(lock, processes);
+    let share = if threads_s > 0.0 { wait_s / threads_s } else { wait_s / busy_s };
     let plain = Plain {
         pid: process.pid,
         lock: &lock.name,
-        share: Some(share),
+        share: Some(share.min(1.0)),
         cost_s: wait_s,
         source: Source::Counted,
         observations: lock.count(),

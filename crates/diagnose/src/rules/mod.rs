@@ -56,9 +56,9 @@ pub(crate) fn findings(record: &Record, account: &Account) -> Vec<Finding> {
         findings.extend(locks.filter_map(|lock| of_lock(record, process, lock)));
         findings.extend(without_waits(record, process));
     }
-    let busiest = record.processes.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let kernel = account.locks.iter().filter(|lock| lock.pid == 0 && lock.is_of_kernel());
-    findings.extend(kernel.filter_map(|lock| kernel::of_lock(lock, busiest?, account.busy_s)));
+    let processes = &record.processes;
+    findings.extend(kernel.filter_map(|lock| kernel::of_lock(lock, processes, account.busy_s)));
     findings.extend(
         record.processes.iter().flat_map(|process| kernel::sampled(process, account.busy_s)),
     );

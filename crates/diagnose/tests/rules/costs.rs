@@ -283,6 +283,13 @@ fn loops_that_wait_are_told_by_samples_or_by_yields() {
     rust.hot[0].place = "g".to_owned();
     rust.futexes[0].sites[0].wait = times(9, 1e-3);
     assert_eq!(kind(rust), Some(Kind::Spinning));
+    // OpenMP spins at barriers, too, so a lock for which threads sleep is named first.
+    let mut openmp = hot(600, 0);
+    openmp.hot[0].place = "libgomp.so.1.0.0+0x1ef4b".into();
+    openmp.futexes = vec![lock(Origin::OpenMp)];
+    assert_eq!(kind(openmp.clone()), Some(Kind::Spinning), "they seldom sleep");
+    openmp.futexes[0].sites[0].wait = times(900, 1e-3);
+    assert_eq!(kind(openmp), Some(Kind::Contended));
     let mut parking_lot = hot(0, 0);
     let (place, count) = ("parking_lot::RawMutex::lock_slow".to_owned(), 300_000);
     parking_lot.yields = vec![Counted { place, count }];

@@ -119,16 +119,18 @@ fn an_owner_that_runs_python_code_waits_in_futex_2_for_the_interpreter() {
 
 #[test]
 fn a_spinlock_of_the_kernel_needs_more_weight() {
-    fn kernel(kernel: &str, primitive: Primitive) -> Option<Kind> {
+    fn kernel(kernel: &str, primitive: Primitive, threads: u64) -> Option<Kind> {
         let place = "exit_to_user_mode_loop";
-        let wait = Site { contended: 1000, wait: times(1000, 50e-6), ..site(place, "lock", 1000) };
+        let (contended, wait) = (1000, times(1000, 50e-6));
+        let wait = Site { contended, threads, wait, ..site(place, "lock", 1000) };
         let (name, kernel, sites) = (place.to_owned(), kernel.to_owned(), vec![wait]);
         let lock = Lock { name, kind: primitive, kernel, sites, ..Lock::default() };
         let process = Process { pid: 7, seconds: 1.0, threads: 2, ..Process::default() };
         kind(Process { kernel_locks: vec![lock], ..process })
     }
-    assert_eq!(kernel("spinlock", Primitive::Spinlock), None);
-    assert_eq!(kernel("rwsem", Primitive::Rwlock), Some(Kind::KernelLock));
+    assert_eq!(kernel("spinlock", Primitive::Spinlock, 2), None);
+    assert_eq!(kernel("rwsem", Primitive::Rwlock, 2), Some(Kind::KernelLock));
+    assert_eq!(kernel("rwsem", Primitive::Rwlock, 8), None, "0.6 % of their time");
 }
 
 #[test]
