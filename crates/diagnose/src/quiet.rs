@@ -73,6 +73,9 @@ pub struct ConditionWaits {
     /// The threads that end them, if these are few and seldom wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wakers: Option<FewWakers>,
+    /// Mean number of threads that wait for room in a full queue of Java.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub for_room: Option<f64>,
 }
 
 /// The thread that ends a wait for a condition, while others wait for it.
@@ -142,12 +145,13 @@ fn condition(record: &Record, account: &LockAccount) -> ConditionWaits {
     let parks = process.filter(|_| wait_of(account) == Some(JvmWait::Park));
     let queue = parks.and_then(rules::queue);
     ConditionWaits {
-        lock: queue.map_or(&*account.lock.name, |(class, _)| class).to_owned(),
-        place: queue.map(|(_, method)| method.to_owned()).or_else(|| place(account)),
+        lock: queue.map_or(&account.lock.name, |wait| &wait.class).clone(),
+        place: queue.map(|wait| wait.place.clone()).or_else(|| place(account)),
         wait_s: account.waited_s,
         count: account.lock.count(),
         ended_by: process.and_then(|process| ended_by(process, account)),
         wakers: process.and_then(|process| FewWakers::of(process, &account.lock)),
+        for_room: process.zip(queue).and_then(|(process, it)| rules::waiting_for_room(process, it)),
     }
 }
 

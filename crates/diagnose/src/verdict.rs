@@ -84,14 +84,15 @@ impl Diagnosis {
     }
 }
 
-/// Moves the lock of OpenMP that threads sleep for before the spinning of OpenMP, in which they wait
-/// for it, too: the spinning does not show for what.
+/// Moves the lock of OpenMP that threads sleep for before the spinning of OpenMP, which does not
+/// show what it is for.
 fn name_what_openmp_spins_for(findings: &mut [Finding]) {
     /// Minimum cost of the sleeps, as a part of that of the spinning.
     const PART: f64 = 0.25;
-    let is_spinning =
-        |it: &Finding| matches!(it.problem, Problem::Spinning { is_of_openmp: true, .. });
-    let Some(spinning) = findings.iter().position(is_spinning) else { return };
+    fn spins(finding: &Finding) -> bool {
+        matches!(finding.problem, Problem::Spinning { is_of_openmp: true, .. })
+    }
+    let Some(spinning) = findings.iter().position(spins) else { return };
     let (pid, least_s) = (findings[spinning].pid, PART * findings[spinning].cost_s);
     let is_lock = |it: &Finding| it.pid == pid && it.origin == Some(Origin::OpenMp);
     let mut cheaper = findings[spinning..].iter();

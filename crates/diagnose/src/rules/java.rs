@@ -294,11 +294,17 @@ pub(crate) fn is_dumped(process: &Process) -> bool {
     process.java.as_ref().is_some_and(|java| java.dumps >= DUMPS)
 }
 
-/// Returns the queue in which most threads wait, and their method.
-pub(crate) fn queue(process: &Process) -> Option<(&str, &str)> {
+/// Returns the most frequent wait for an element of a queue, or for room in one.
+pub(crate) fn queue(process: &Process) -> Option<&JavaWait> {
     let waits = &process.java.as_ref()?.waits;
-    let longest = waits.iter().find(|wait| wait.blocked == Blocked::Queue)?;
-    Some((&longest.class, &longest.place))
+    waits.iter().find(|wait| matches!(wait.blocked, Blocked::Queue | Blocked::Room))
+}
+
+/// Returns the mean number of threads that wait for room in a full queue, if this is such a wait.
+pub(crate) fn waiting_for_room(process: &Process, wait: &JavaWait) -> Option<f64> {
+    let dumps = process.java.as_ref()?.dumps;
+    (wait.blocked == Blocked::Room && dumps >= DUMPS && wait.count >= WAITING)
+        .then(|| wait.count as f64 / dumps as f64)
 }
 
 /// Returns the object that threads wait for after a notification, with its method.

@@ -13,7 +13,7 @@ mod second;
 mod spin;
 mod wait;
 
-pub(crate) use java::{is_dumped, queue};
+pub(crate) use java::{is_dumped, queue, waiting_for_room};
 pub(crate) use kernel::unknown as unknown_kernel_wait;
 pub(crate) use processes::unknown as unknown_processes;
 

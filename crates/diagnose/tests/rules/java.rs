@@ -127,6 +127,9 @@ fn a_queue_of_java_is_a_pool_if_the_same_number_of_threads_has_its_elements() {
     let condition = quiet(&record(with(20, 54, 10))).condition.expect("they wait for work");
     let named = (condition.lock.as_str(), condition.place.as_deref());
     assert_eq!(named, ("java.util.concurrent.X", Some("Db.ask (Db.java:7)")));
+    let full = java_wait(Blocked::Room, 30, 10);
+    let condition = quiet(&record(parked(10, vec![full]))).condition.expect("they wait for room");
+    assert_eq!(condition.for_room, Some(3.0));
 }
 
 #[test]

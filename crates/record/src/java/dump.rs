@@ -20,6 +20,8 @@ pub enum Blocked {
     /// For an element of a queue of `java.util.concurrent`, in a method of the program: for a
     /// connection of a pool, or for work.
     Queue,
+    /// For room in a full queue of `java.util.concurrent`, or for a thread that takes an element.
+    Room,
     /// For a notification (`Object.wait`) or a condition, in a method of the program.
     Condition,
     /// For the result of a task that a pool of threads is to execute.
@@ -234,10 +236,13 @@ impl Thread {
     fn name_wait(&mut self) {
         /// Methods that take an element.
         const TAKES: [&str; 4] = ["take", "poll", "takeFirst", "pollFirst"];
+        /// Methods that wait for room.
+        const PUTS: [&str; 5] = ["put", "offer", "putFirst", "putLast", "transfer"];
         let function = self.calls().and_then(|function| function.split_once('.'));
         let Some((class, method)) = function else { return };
         let named = match class {
             _ if TAKES.contains(&method) => (Blocked::Queue, class),
+            _ if PUTS.contains(&method) => (Blocked::Room, class),
             "Object" => (Blocked::Condition, NOTIFICATION),
             _ if class.ends_with("$ConditionObject") => (Blocked::Condition, "Condition"),
             "FutureTask" | "CompletableFuture" | "ForkJoinTask" => (Blocked::Task, "executor"),

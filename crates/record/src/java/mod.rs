@@ -319,6 +319,13 @@ mod tests {
         let [wait] = &java.waits[..] else { panic!("{java:?}") };
         assert_eq!((wait.blocked, wait.count, wait.units), (Blocked::Queue, 2, 1));
         assert_eq!((&*wait.class, &*wait.place), ("ArrayBlockingQueue", "Db.ask (Db.java:7)"));
+        let full = waiter.replace("ArrayBlockingQueue.take", "ArrayBlockingQueue.put");
+        let java = read(&[&full, asks].concat()).1;
+        let [wait] = &java.waits[..] else { panic!("{java:?}") };
+        assert_eq!(
+            (wait.blocked, &*wait.class, wait.count),
+            (Blocked::Room, "ArrayBlockingQueue", 1)
+        );
         let worker =
             "\tat java.util.concurrent.ThreadPoolExecutor.getTask(java.base@17/T.java:1)\n";
         assert!(read(&[waiter, worker].concat()).1.waits.is_empty(), "a worker of an executor");

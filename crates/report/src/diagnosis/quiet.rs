@@ -105,12 +105,21 @@ fn condition(waits: &ConditionWaits) -> String {
         format!("; the thread in {place} that woke them {doing}")
     });
     let few = waits.wakers.as_ref().map(few).unwrap_or_default();
+    let full = waits.for_room.map(full).unwrap_or_default();
     format!(
-        "They waited longer for work or for each other, {} on `{}`{}, {}{ended}.{few}",
+        "They waited longer for work or for each other, {} on `{}`{}, {}{ended}.{few}{full}",
         seconds(waits.wait_s),
         waits.lock,
         at(waits.place.as_ref()),
         count(waits.count, "time")
+    )
+}
+
+fn full(waiting: f64) -> String {
+    format!(
+        " The queue was full: {waiting:.1} threads on average waited for room in it, so the \
+         threads that take from it limit the program. If these have more to do, let more threads \
+         take from it, or do less for each element."
     )
 }
 
