@@ -13,6 +13,8 @@ use crate::problem::{Problem, ProcessWaits};
 
 /// Minimum number of wakeups.
 const FEW: u64 = 100;
+/// A signal may wake each thread of a process this many times.
+const ENDS: u64 = 3;
 /// Minimum part of the wakeups by other processes that are mutual: a process that only ever waits
 /// for another one has asked it for something.
 const MUTUAL: f64 = 0.3;
@@ -116,7 +118,10 @@ fn wakeups(by_pid: &BTreeMap<u64, (&Process, Scheduling)>) -> Option<Finding> {
     let least = CONCERNED / by_pid.len() as f64 * woken.max(1) as f64;
     let concerned: Vec<&(&Process, Scheduling)> =
         by_pid.values().filter(|(_, one)| one.woken_by_others as f64 > least).collect();
-    if woken < FEW || mutual < MUTUAL * woken as f64 || concerned.len() < 2 {
+    // Signals end all threads of a process, such as the idle workers of a server.
+    let ended: u64 =
+        concerned.iter().map(|(process, _)| ENDS.saturating_mul(process.threads)).sum();
+    if woken < FEW.max(ended) || mutual < MUTUAL * woken as f64 || concerned.len() < 2 {
         return None;
     }
     // Waits for locks that processes share have separate findings, with owners.

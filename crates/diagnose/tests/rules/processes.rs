@@ -11,7 +11,7 @@ use crate::{first, kind, problem};
 
 #[test]
 fn processes_that_wake_each_other_are_told_from_those_that_serve_one() {
-    fn server(pid: u64, answered: u64) -> Process {
+    fn server(pid: u64, answered: u64, threads: u64) -> Process {
         let scheduling = Scheduling {
             woken_by_others: 1000,
             wakes_others: answered,
@@ -22,25 +22,26 @@ fn processes_that_wake_each_other_are_told_from_those_that_serve_one() {
             pid,
             command: vec!["/usr/bin/postgres".to_owned()],
             seconds: 1.0,
-            threads: 1,
+            threads,
             scheduling: Some(scheduling),
             activity: vec![seen(Doing::Sleeps, "epoll_wait(2)", 60), seen(Doing::Runs, "", 40)],
             ..Process::default()
         }
     }
-    fn first(answered: u64) -> Option<Finding> {
-        let processes = (1..5).map(|pid| server(pid, answered)).collect();
+    fn first(answered: u64, threads: u64) -> Option<Finding> {
+        let processes = (1..5).map(|pid| server(pid, answered, threads)).collect();
         let record = Record { processes, ..record(Process::default()) };
         Diagnosis::new(&record).first().cloned()
     }
-    let mutual = first(1000).expect("they wait for each other");
+    let mutual = first(1000, 1).expect("they wait for each other");
     assert!(mutual.share.is_some_and(|share| (share - 0.6).abs() < 1e-9), "{mutual:?}");
     let Problem::Processes { waits, processes: 4, program, sleeps } = mutual.problem else {
         panic!("{mutual:?}");
     };
     assert_eq!(waits, ProcessWaits::Wakeups { wakeups: 4000 });
     assert_eq!((program.as_str(), sleeps[0].0.as_str()), ("postgres", "epoll_wait(2)"));
-    assert!(first(10).is_none());
+    assert!(first(10, 1).is_none());
+    assert!(first(1000, 400).is_none(), "signals that end their threads");
 }
 
 #[test]
