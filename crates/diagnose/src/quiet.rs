@@ -140,7 +140,11 @@ fn place(account: &LockAccount) -> Option<String> {
 }
 
 fn condition(record: &Record, account: &LockAccount) -> ConditionWaits {
-    let process = record.processes.iter().find(|process| process.pid == account.pid);
+    // A process that executes another program has one entry for each.
+    let process = record.processes.iter().find(|process| {
+        let mut locks = process.locks.iter().chain(&process.futexes).chain(&process.runtime_locks);
+        process.pid == account.pid && locks.any(|lock| lock.name == account.lock.name)
+    });
     // All waits of Java's classes are in one function of its virtual machine.
     let parks = process.filter(|_| wait_of(account) == Some(JvmWait::Park));
     let queue = parks.and_then(rules::queue);

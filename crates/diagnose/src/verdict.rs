@@ -130,8 +130,10 @@ fn is_harmless(finding: &Finding, record: &Record, in_use: CpusInUse) -> bool {
 /// Returns the part of the time that the lock of a finding was held, if all acquisitions were
 /// recorded: for several locks, the one that is held longest.
 fn held(finding: &Finding, record: &Record) -> Option<f64> {
-    let process = record.processes.iter().find(|process| process.pid == finding.pid)?;
-    let lock = process.locks.iter().find(|lock| lock.name == finding.lock)?;
+    let processes = record.processes.iter().filter(|process| process.pid == finding.pid);
+    let (process, lock) = processes
+        .flat_map(|process| process.locks.iter().map(move |lock| (process, lock)))
+        .find(|(_, lock)| lock.name == finding.lock)?;
     let (held_s, _) = lock.held_s(process.cpu_s);
     Some(held_s / lock.even_instances() / process.seconds.max(f64::MIN_POSITIVE))
 }

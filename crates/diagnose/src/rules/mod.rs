@@ -103,6 +103,7 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Finding> {
     let handed_over = if hands_over { wait::handed_over(&evidence) } else { None };
     let problem = handed_over
         .or_else(|| wait::limit_of_processes(record, &evidence))
+        .or_else(|| wait::asleep_in_processes(record, &evidence))
         .or_else(|| RULES.iter().find_map(|rule| rule(&evidence)))
         .or_else(|| wait::short(&evidence))
         .unwrap_or_else(|| wait::contended(&evidence));

@@ -1,8 +1,10 @@
 //! Rules on waits for a lock, by what its owner does meanwhile.
 
-use convoy_record::{Doing, Kind as Primitive, Lock, Origin, Record, Site, total};
+use std::collections::BTreeMap;
 
-use crate::evidence::{Evidence, FEW_SAMPLES, Holder, function, is_of_python, wait_s};
+use convoy_record::{Doing, Kind as Primitive, Lock, Origin, Process, Record, Seen, Site, total};
+
+use crate::evidence::{Evidence, FEW_SAMPLES, Holder, call, function, is_of_python, wait_s};
 use crate::problem::{Call, Cycle, HogSign, Inversion, Lost, Owner, Problem, Subject, Waited};
 
 /// The owner's activity is the reason if it covers this part of the wait time.
@@ -95,24 +97,16 @@ fn owners_at_once(lock: &Lock) -> Option<f64> {
     (is_word && owners >= SEVERAL).then_some(owners)
 }
 
-/// A semaphore whose units several processes hold at a time. Only processes with one thread count:
-/// that thread waits for another process, so the semaphores of this name are one.
+/// A semaphore whose units several processes hold at a time.
 pub(crate) fn limit_of_processes(record: &Record, evidence: &Evidence<'_>) -> Option<Problem> {
-    let lock = evidence.lock;
     if evidence.process.threads > 1 {
         return None;
     }
     let (mut in_use, mut waiting) = (0.0, 0.0);
-    for process in record.processes.iter().filter(|process| process.threads <= 1) {
-        let same = process.locks.iter().filter(|other| {
-            let is_same = other.name == lock.name && other.kind == lock.kind;
-            is_same && other.kind == Primitive::Semaphore && other.instances == 1
-        });
-        for same in same {
-            let seconds = process.seconds.max(f64::MIN_POSITIVE);
-            in_use += same.held_s(process.cpu_s).0 / seconds;
-            waiting += wait_s(process, same) / seconds;
-        }
+    for (process, same) in of_processes(record, evidence.lock) {
+        let seconds = process.seconds.max(f64::MIN_POSITIVE);
+        in_use += same.held_s(process.cpu_s).0 / seconds;
+        waiting += wait_s(process, same) / seconds;
     }
     exhausted(evidence, in_use, waiting)
 }
@@ -165,7 +159,9 @@ pub(crate) fn starvation(evidence: &Evidence<'_>) -> Option<Problem> {
 
 /// The owner sleeps in a system call.
 pub(crate) fn asleep(evidence: &Evidence<'_>) -> Option<Problem> {
-    let Some(holder) = evidence.seen_holder() else { return asleep_by_kernel(evidence) };
+    let Some(holder) = evidence.seen_holder() else {
+        return asleep_by_kernel(evidence);
+    };
     let (call, place) = holder.call.as_ref()?;
     if *call == Call::GoScheduler && evidence.fills_cpus {
         return None;
@@ -213,6 +209,51 @@ fn asleep_by_kernel(evidence: &Evidence<'_>) -> Option<Problem> {
         place: None,
         parks: false,
     })
+}
+
+/// The owner of a semaphore of several processes sleeps. Processes with one thread wait for each
+/// other, and what they do in their own holds is what the owner does.
+pub(crate) fn asleep_in_processes(record: &Record, evidence: &Evidence<'_>) -> Option<Problem> {
+    let lock = evidence.lock;
+    if evidence.process.threads > 1 || evidence.seen_holder().is_some() {
+        return None;
+    }
+    let (mut off_s, mut run_s, mut looks) = (0.0, 0.0, 0);
+    let mut asleep: BTreeMap<&str, (u64, &Seen)> = BTreeMap::new();
+    for (process, same) in of_processes(record, lock) {
+        off_s += same.all(|site| &site.hold_off).total_s;
+        run_s += process.seconds;
+        looks += process.looks;
+        for seen in process.activity.iter().filter(|seen| seen.doing == Doing::Sleeps) {
+            asleep.entry(&seen.what).or_insert((0, seen)).0 += seen.count;
+        }
+    }
+    let (count, sleep) = asleep.into_values().max_by_key(|(count, _)| *count)?;
+    let part = count as f64 / looks.max(1) as f64;
+    let off = off_s / run_s.max(f64::MIN_POSITIVE);
+    // The sleep is in the holds if it takes as long.
+    let is_there = (0.5 * part..2.0 * part).contains(&off) && switched(evidence)? >= MOSTLY;
+    (count >= FEW_SAMPLES && is_there).then(|| Problem::OwnerAsleep {
+        owner: evidence.owner(),
+        call: call(sleep),
+        place: None,
+        parks: false,
+    })
+}
+
+/// Returns a semaphore of this name in each process with one thread: that thread waits for another
+/// process, so the semaphores are one.
+fn of_processes<'a>(
+    record: &'a Record,
+    lock: &'a Lock,
+) -> impl Iterator<Item = (&'a Process, &'a Lock)> {
+    let processes = record.processes.iter().filter(|process| process.threads <= 1);
+    processes.flat_map(|process| process.locks.iter().map(move |other| (process, other))).filter(
+        |(_, other)| {
+            let is_same = other.name == lock.name && other.kind == lock.kind;
+            is_same && other.kind == Primitive::Semaphore && other.instances == 1
+        },
+    )
 }
 
 /// The owner waits for another lock.
@@ -362,13 +403,17 @@ fn off_unexplained(evidence: &Evidence<'_>) -> Option<f64> {
     let off = match (timed, evidence.seen_holder()) {
         (Some(holder), _) => holder.preempted.map_or(holder.off, |_| 0.0),
         (None, Some(holder)) if holder.samples >= FEW_SAMPLES => 0.0,
-        _ => {
-            let off_s = evidence.lock.all(|site| &site.hold_off).total_s;
-            let held_s = off_s + evidence.lock.all(|site| &site.hold_on).total_s;
-            off_s / held_s.max(f64::MIN_POSITIVE)
-        }
+        _ => switched(evidence)?,
     };
     Some(off).filter(|off| *off >= REASON)
+}
+
+/// Returns the part of the timed holds in which the owner was switched away. `None` if no hold was
+/// timed.
+fn switched(evidence: &Evidence<'_>) -> Option<f64> {
+    let off_s = evidence.lock.all(|site| &site.hold_off).total_s;
+    let held_s = off_s + evidence.lock.all(|site| &site.hold_on).total_s;
+    (held_s > 0.0).then(|| off_s / held_s)
 }
 
 /// Like [`long`], for an owner that never waits, so that its critical sections are not timed: it

@@ -119,6 +119,41 @@ fn an_owner_that_runs_python_code_waits_in_futex_2_for_the_interpreter() {
 }
 
 #[test]
+fn processes_show_by_their_own_holds_what_the_owner_of_a_semaphore_does() {
+    fn worker(pid: u64, asleep: u64) -> Process {
+        let hold_off = times(100, 2.5e-3);
+        let wait = Site {
+            threads: 1,
+            contended: 100,
+            wait: times(100, 7.5e-3),
+            hold_off,
+            ..site("acquire", "lock", 100)
+        };
+        let (name, kind) = ("lock of acquire".to_owned(), Primitive::Semaphore);
+        let lock = Lock {
+            name,
+            kind,
+            instances: 1,
+            given_by_owner: 100,
+            sites: vec![wait],
+            ..Lock::default()
+        };
+        let activity = vec![seen(Doing::Waits, "", 30), seen(Doing::Sleeps, "fsync(2)", asleep)];
+        let (looks, seconds, threads) = (40, 1.0, 1);
+        Process { pid, seconds, threads, looks, activity, locks: vec![lock], ..Process::default() }
+    }
+    fn first(asleep: u64) -> Option<Problem> {
+        let processes = (1..5).map(|pid| worker(pid, asleep)).collect();
+        let record = Record { processes, ..record(Process::default()) };
+        Diagnosis::new(&record).first().map(|finding| finding.problem.clone())
+    }
+    let Some(Problem::OwnerAsleep { call, .. }) = first(10) else { panic!("{:?}", first(10)) };
+    assert_eq!(call, Call::System("fsync".to_owned()));
+    let unknown = first(1);
+    assert!(matches!(unknown, Some(Problem::LongSection { .. })), "a rare sleep: {unknown:?}");
+}
+
+#[test]
 fn a_spinlock_of_the_kernel_needs_more_weight() {
     fn kernel(kernel: &str, primitive: Primitive, threads: u64) -> Option<Kind> {
         let place = "exit_to_user_mode_loop";

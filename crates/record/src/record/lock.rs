@@ -371,10 +371,17 @@ impl Lock {
         const STEADY: f64 = 1.5;
         /// Or the mean number of holders while any thread waits, at least.
         const UNITS: f64 = 1.2;
-        let waiting = self.sites.iter().filter(|site| site.wait.count > 0);
-        let threads = waiting.map(|site| site.threads).sum::<u64>() as f64;
+        /// Each thread that takes units waits at least this often, relative to the others: the
+        /// threads for which a full queue has to wait seldom do.
+        const SELDOM: f64 = 0.1;
+        let waits_of_one = |site: &Site| site.wait.count as f64 / site.threads.max(1) as f64;
+        let often = SELDOM * self.sites.iter().map(waits_of_one).fold(0.0, f64::max);
+        let waiting =
+            self.sites.iter().filter(|site| site.wait.count > 0 && waits_of_one(site) >= often);
+        let threads = waiting.clone().map(|site| site.threads).sum::<u64>() as f64;
+        let wait_s: f64 = waiting.map(|site| site.wait.total_s).sum();
         let least = threads - self.waiters.most as f64;
-        let mean = threads - self.wait_s() / self.waiters.seconds.max(f64::MIN_POSITIVE);
+        let mean = threads - wait_s / self.waiters.seconds.max(f64::MIN_POSITIVE);
         let [by_waiters, by_others] = if self.is_bare_condition() {
             [self.given_by_owner, self.given_by_others]
         } else {
@@ -517,6 +524,11 @@ mod tests {
             Lock { origin: Origin::Libc, ..lock }.left_over()
         };
         assert_eq!([libc(80), libc(20)], [Some(20.0 - 15.9), None]);
+        let mut queue = lock(16, 15.9, [1900, 0]);
+        queue.sites[0].threads = 17;
+        let wait = Times { count: 4, total_s: 0.1, ..Times::default() };
+        queue.sites.push(Site { threads: 4, wait, ..queue.sites[0].clone() });
+        assert_eq!(queue.left_over(), None, "the others make room in a queue");
     }
 
     #[test]

@@ -95,13 +95,17 @@ fn java_waits(waits: JavaWaits, waited: &str, refused: Option<&str>) -> String {
     match waits {
         JavaWaits::Concurrent => {
             let why = refused.map_or_else(
-                || "the run was too short for the thread dumps that distinguish them".to_owned(),
+                || {
+                    "too few thread dumps were taken to distinguish them, since these stop the \
+                     program and may take 0.5 % of its time"
+                        .to_owned()
+                },
                 |reason| format!("no thread dump distinguishes them, because {reason}"),
             );
             format!(
                 "The cost of Java's locks is not known: {waited}, for locks of \
-                 java.util.concurrent or for work, and {why}. Record a run of a second or more, or \
-                 under -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit."
+                 java.util.concurrent or for work, and {why}. Record it for longer, or under \
+                 -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit."
             )
         }
         JavaWaits::Monitors => format!(
