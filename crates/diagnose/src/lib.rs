@@ -30,7 +30,7 @@ pub use problem::{
     Call, Counter, Cycle, Herd, HogSign, Inversion, JavaActivity, JavaMonitor, Lost, Mover, Owner,
     Owners, Place, Problem, ProcessWaits, PythonModule, Subject, Waited, Wakers,
 };
-pub use quiet::{Activity, ConditionWaits, EndedBy, Quiet, Spread};
+pub use quiet::{Activity, ConditionWaits, EndedBy, PipeWaits, Quiet, Spread};
 pub use remark::{Handover, Remark};
 pub use rules::kernel::{KernelSleep, kernel_sleeps};
 pub use verdict::{Diagnosis, Verdict};

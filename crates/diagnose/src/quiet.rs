@@ -1,7 +1,7 @@
 //! The activity of a program whose locks cost little, or whose waits are not known.
 
 use convoy_record::{
-    Doing, JvmWait, Origin, Process, Record, Scheduler, Site, Why, java_wait, total,
+    Doing, JvmWait, KernelObject, Origin, Process, Record, Scheduler, Site, Why, java_wait, total,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -29,6 +29,9 @@ pub struct Quiet {
     pub spread: Option<Spread>,
     /// Longer waits for a condition or barrier.
     pub condition: Option<ConditionWaits>,
+    /// Waits for what other threads write to a pipe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pipe: Option<PipeWaits>,
     /// What threads did, by samples. `None` with too few samples.
     pub activity: Option<Activity>,
     /// Number of samples of CPU time.
@@ -54,6 +57,15 @@ pub struct Spread {
     pub place: Option<String>,
     /// Wait time for that lock.
     pub first_s: f64,
+}
+
+/// Waits of several threads for what other threads of their process write to a pipe, by samples.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PipeWaits {
+    /// The function that reads it, if it is known.
+    pub place: Option<String>,
+    /// Mean number of threads that wait.
+    pub waiting: f64,
 }
 
 /// Waits for a condition or barrier.
@@ -126,6 +138,7 @@ pub(crate) fn quiet(record: &Record, account: &Account) -> Quiet {
         condition: account
             .condition(record.program.wall_s)
             .map(|longest| condition(record, longest)),
+        pipe: record.processes.iter().find_map(pipe),
         activity,
         cpu_samples,
         in_use: None,
@@ -157,6 +170,18 @@ fn condition(record: &Record, account: &LockAccount) -> ConditionWaits {
         wakers: process.and_then(|process| FewWakers::of(process, &account.lock)),
         for_room: process.zip(queue).and_then(|(process, it)| rules::waiting_for_room(process, it)),
     }
+}
+
+/// Returns the waits of a process at pipes into which it writes, if more than one thread waits most
+/// of the time: one thread alone is idle.
+fn pipe(process: &Process) -> Option<PipeWaits> {
+    /// Minimum mean number of threads.
+    const SEVERAL: f64 = 1.5;
+    let waits = process.kernel_waits.iter().filter(|wait| wait.object == KernelObject::Pipe);
+    let samples = total(waits.clone().map(|wait| wait.samples));
+    let waiting = samples as f64 / process.looks.max(1) as f64;
+    let place = waits.max_by_key(|wait| wait.samples).and_then(|wait| known(&wait.place));
+    (waiting >= SEVERAL).then_some(PipeWaits { place, waiting })
 }
 
 /// Returns what the thread that ends the waits for a condition does, by samples of it.
@@ -389,7 +414,7 @@ fn activity(record: &Record) -> Option<Activity> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_record::{Kind, Lock, Seen, Times};
+    use convoy_record::{KernelWait, Kind, Lock, Seen, Times};
 
     #[test]
     fn one_lock_that_has_most_of_the_waiting_is_not_many_places() {
@@ -428,5 +453,16 @@ mod tests {
         }
         assert!(!asleep(0) && !asleep(100) && !asleep(110));
         assert!(asleep(200));
+    }
+
+    #[test]
+    fn several_threads_that_read_a_pipe_of_their_process_may_wait_for_each_other() {
+        fn waiting(samples: u64) -> Option<f64> {
+            let (call, place) = ("read(2)".to_owned(), "asks (pool.c:6)".to_owned());
+            let wait = KernelWait { call, object: KernelObject::Pipe, place, samples };
+            let process = Process { looks: 100, kernel_waits: vec![wait], ..Process::default() };
+            pipe(&process).map(|waits| waits.waiting)
+        }
+        assert_eq!([waiting(1400), waiting(100)], [Some(14.0), None]);
     }
 }

@@ -70,13 +70,22 @@ pub(crate) fn of_lock(
         owners: account.owners(),
         is_of_scheduler: is_of_scheduler(&site.place),
     });
-    let call = site.place.rsplit(' ').next();
-    let sampled = process.kernel_waits.iter().filter(|wait| Some(wait.call.as_str()) == call);
+    let sampled = process.kernel_waits.iter().filter(|wait| is_in_call(&site.place, &wait.call));
     let finding = Finding { waiters: waiters(sampled), ..finding };
     Some(finding.about(
         Subject::Unnamed { primitive: Primitive::Mutex, instances: lock.instances },
         lock.origin,
     ))
+}
+
+/// Returns whether a place in the kernel, such as `lock_rename, in rename(2)` or `fdget_pos under
+/// ksys_write`, is in this system call.
+fn is_in_call(place: &str, call: &str) -> bool {
+    let name = call.trim_end_matches("(2)");
+    place.split(' ').any(|word| {
+        let function = word.trim_start_matches('_');
+        word == call || !name.is_empty() && function.strip_prefix("ksys_") == Some(name)
+    })
 }
 
 /// Returns the place in the program from which threads entered the kernel in most of these samples.
@@ -169,4 +178,17 @@ pub(crate) fn unknown(process: &Process) -> Option<(&str, f64)> {
     let (call, most) = calls.into_iter().max_by_key(|(_, samples)| *samples)?;
     let share = most as f64 / samples.max(1) as f64;
     (process.scheduling.is_none() && most >= FEW && share >= MUCH).then_some((call, share))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_calls_are_known_by_functions_of_the_kernel() {
+        assert!(is_in_call("lock_rename, in rename(2)", "rename(2)"));
+        assert!(is_in_call("fdget_pos under ksys_write", "write(2)"));
+        assert!(!is_in_call("fdget_pos under ksys_write", "pwrite64(2)"));
+        assert!(!is_in_call("exc_page_fault", ""));
+    }
 }

@@ -172,7 +172,8 @@ impl Waiters {
         }
     }
 
-    /// Notes a thread that was woken for it, unless another one has taken it meanwhile.
+    /// Notes that a thread was woken for it. Its owner until now has taken the unit without a wait,
+    /// if the thread does not find one.
     pub(crate) fn woke(self, thread: u64) {
         let owner = self.owner();
         set(&self.0.overtaker, if owner == thread { 0 } else { owner });

@@ -12,6 +12,8 @@ const CALLS: [i64; 27] = [
     1, 8, 9, 10, 11, 12, 18, 20, 25, 28, 2, 76, 77, 82, 83, 84, 85, 86, 87, 88, 257, 258, 263, 264,
     265, 296, 316,
 ];
+/// Number of read(2).
+pub(crate) const READ: i64 = 0;
 /// Stands for a page fault in place of a system call.
 pub(crate) const FAULT: i64 = -1;
 /// Functions of Linux 5.4 to 6.18 that acquire the lock of such an object.
@@ -103,6 +105,8 @@ pub enum KernelObject {
     File,
     /// A directory.
     Directory,
+    /// A pipe whose other end the process has, too, or an eventfd: what threads read, others write.
+    Pipe,
     /// Not known: it may be a lock or a device.
     Unknown,
 }
@@ -140,6 +144,29 @@ pub(crate) fn object(function: &str) -> Option<KernelObject> {
     Some(known.map_or(KernelObject::Unknown, |(object, _)| *object))
 }
 
+/// Returns whether a thread that sleeps in this function waits for data in a pipe or an eventfd.
+pub(crate) fn is_pipe(function: &str) -> bool {
+    ["pipe_read", "anon_pipe_read", "pipe_wait", "eventfd_read"].contains(&function.trim())
+}
+
+/// Returns whether a process may write what it reads from this file: an eventfd, or a pipe of which
+/// it has the other end.
+pub(crate) fn writes_to(pid: u32, file: u64) -> Option<bool> {
+    /// `O_WRONLY` and `O_RDWR`.
+    const WRITES: u32 = 1 | 2;
+    let files = format!("/proc/{pid}/fd");
+    let object = std::fs::read_link(format!("{files}/{file}")).ok()?;
+    let others = std::fs::read_dir(files).ok()?.flatten();
+    let same = others.filter(|other| std::fs::read_link(other.path()).is_ok_and(|at| at == object));
+    let mut flags = same.filter_map(|other| {
+        let info = format!("/proc/{pid}/fdinfo/{}", other.file_name().to_str()?);
+        let text = std::fs::read_to_string(info).ok()?;
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        u32::from_str_radix(flags.trim(), 8).ok()
+    });
+    Some(flags.any(|flags| flags & WRITES != 0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +187,18 @@ mod tests {
         ] {
             assert_eq!(object(function), expected, "{function}");
         }
-        assert!(may_wait(82) && !may_wait(0));
+        assert!(may_wait(82) && !may_wait(READ));
+    }
+
+    #[test]
+    fn a_process_writes_to_a_pipe_of_which_it_has_both_ends() {
+        use std::os::fd::AsRawFd;
+
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let file = reader.as_raw_fd() as u64;
+        assert_eq!(writes_to(std::process::id(), file), Some(true));
+        drop(writer);
+        assert_eq!(writes_to(std::process::id(), file), Some(false));
+        assert!(is_pipe("anon_pipe_read\n") && !is_pipe("do_epoll_wait"));
     }
 }

@@ -23,7 +23,9 @@ use crate::sampling::attached::{Attached, code};
 use crate::sampling::cpu_time::Sampling;
 use crate::sampling::fileless::Fileless;
 use crate::sampling::futex_waits::Ended;
-use crate::sampling::kernel_waits::{FAULT, may_wait, object};
+use crate::sampling::kernel_waits::{
+    FAULT, KernelObject, READ, is_pipe, may_wait, object, writes_to,
+};
 use crate::sampling::observations::Look;
 use crate::sampling::owners::{Found, Source};
 use crate::sampling::syscall_file::{Call, waits_for_good};
@@ -66,6 +68,8 @@ struct Peek {
     has_ended: bool,
     /// Real-time priorities of threads.
     priorities: BTreeMap<u64, u32>,
+    /// Whether it may write what it reads from each of these files.
+    pipes: BTreeMap<u64, bool>,
     /// Start and end of its code, once a thread has waited for the kernel.
     code: Vec<(u64, u64)>,
 }
@@ -194,6 +198,7 @@ impl Peek {
             stuck: None,
             has_ended: false,
             priorities: BTreeMap::new(),
+            pipes: BTreeMap::new(),
             code: Vec::new(),
         })
     }
@@ -323,20 +328,40 @@ impl Peek {
     /// Counts the threads that sleep in the kernel and may wait for one of its locks.
     fn kernel_waits(&mut self, states: &BTreeMap<u64, State>) {
         let asleep = states.iter().filter_map(|(thread, state)| match state {
-            State::Sleeps(call) if may_wait(*call) => Some((thread, *call)),
+            State::Sleeps(call) if may_wait(*call) || *call == READ => Some((thread, *call)),
             State::Faults => Some((thread, FAULT)),
             _ => None,
         });
         for (thread, call) in asleep {
             let path = format!("/proc/{}/task/{thread}/wchan", self.pid);
             let function = std::fs::read_to_string(path).unwrap_or_default();
-            if let Some(object) = object(&function) {
+            let object = match call {
+                READ => self.pipe(*thread, &function),
+                _ => object(&function),
+            };
+            if let Some(object) = object {
                 let stack = self.kernel_stack(*thread);
                 let is_full = self.look.kernel.len() >= STACKS;
                 let stack = if is_full { Vec::new() } else { stack };
                 *self.look.kernel.entry((call, object, stack)).or_default() += 1;
             }
         }
+    }
+
+    /// Returns the pipe that a thread reads, which sleeps in this function of the kernel, if other
+    /// threads of the process write what it waits for.
+    fn pipe(&mut self, thread: u64, function: &str) -> Option<KernelObject> {
+        if !is_pipe(function) {
+            return None;
+        }
+        let Some(Call::Asleep { number: READ, arguments: [file, ..], .. }) =
+            Call::of(self.pid, u32::try_from(thread).ok()?)
+        else {
+            return None;
+        };
+        let pid = self.pid;
+        let is_own = *self.pipes.entry(file).or_insert_with(|| writes_to(pid, file) == Some(true));
+        is_own.then_some(KernelObject::Pipe)
     }
 
     /// Notes the runtimes of the libraries that are mapped now.

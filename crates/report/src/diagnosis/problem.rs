@@ -98,6 +98,7 @@ pub(crate) fn protected(object: KernelObject) -> &'static str {
         KernelObject::FilePosition => "the position in a file that they share",
         KernelObject::File => "a file",
         KernelObject::Directory => "a directory",
+        KernelObject::Pipe => "a pipe",
         KernelObject::Unknown => "an unknown object",
     }
 }

@@ -1,7 +1,8 @@
 //! The first sentences about a program whose locks cost little, or whose waits are not known.
 
 use convoy_diagnose::{
-    Activity, BusyPool, Clients, ConditionWaits, CpusInUse, EndedBy, FewWakers, Gap, Quiet, Spread,
+    Activity, BusyPool, Clients, ConditionWaits, CpusInUse, EndedBy, FewWakers, Gap, PipeWaits,
+    Quiet, Spread,
 };
 
 use super::gap;
@@ -22,10 +23,25 @@ pub(super) fn text(quiet: &Quiet) -> String {
         Some(pool) => format!("{} {first}", busy_pool(pool)),
         None => first,
     };
+    let first = match &quiet.pipe {
+        Some(pipe) => format!("{first} {}", self::pipe(pipe)),
+        None => first,
+    };
     match &quiet.activity {
         Some(activity) => format!("{first} {}", self::activity(activity)),
         None => first,
     }
+}
+
+/// Returns what waits at a pipe may be for.
+fn pipe(waits: &PipeWaits) -> String {
+    let PipeWaits { place, waiting } = waits;
+    format!(
+        "On average {waiting:.1} threads waited in read(2){} for what other threads of the process \
+         write: for work, or for a unit of a pool. If each thread writes back what it has read, \
+         more units admit more threads.",
+        at(place.as_ref())
+    )
 }
 
 /// Returns that work waits for the threads of a pool, and how to get more of them.
