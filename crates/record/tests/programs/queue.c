@@ -2,7 +2,11 @@
 #include <pthread.h>
 #include <stdio.h>
 
-enum { THREADS = 4, ITEMS = 5000, ROOM = 8 };
+#ifndef ITEMS
+#define ITEMS 5000
+#define ROOM 8
+#endif
+enum { THREADS = 4 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t filled = PTHREAD_COND_INITIALIZER, emptied = PTHREAD_COND_INITIALIZER;
