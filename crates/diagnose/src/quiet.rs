@@ -29,7 +29,7 @@ pub struct Quiet {
     pub spread: Option<Spread>,
     /// Longer waits for a condition or barrier.
     pub condition: Option<ConditionWaits>,
-    /// Waits for what other threads write to a pipe.
+    /// Waits at a pipe of the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipe: Option<PipeWaits>,
     /// What threads did, by samples. `None` with too few samples.
@@ -59,7 +59,7 @@ pub struct Spread {
     pub first_s: f64,
 }
 
-/// Waits of several threads for what other threads of their process write to a pipe, by samples.
+/// Waits of several threads for data that other threads of the process write to a pipe, by samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PipeWaits {
     /// The function that reads it, if it is known.

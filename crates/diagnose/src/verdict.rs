@@ -85,9 +85,9 @@ impl Diagnosis {
 }
 
 /// Moves the lock of OpenMP that threads sleep for before the spinning of OpenMP, which does not
-/// show what it is for.
+/// show its reason.
 fn name_what_openmp_spins_for(findings: &mut [Finding]) {
-    /// Minimum cost of the sleeps, as a part of that of the spinning.
+    /// Minimum cost of the sleeps, as a part of the cost of the spinning.
     const PART: f64 = 0.25;
     fn spins(finding: &Finding) -> bool {
         matches!(finding.problem, Problem::Spinning { is_of_openmp: true, .. })

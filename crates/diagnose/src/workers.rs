@@ -94,8 +94,8 @@ impl BusyPool {
         pool.with(process, results).filter(|_| is_each)
     }
 
-    /// Returns the pool whose threads never wait for work, which other threads queue under a mutex
-    /// and signal before they wait for its result in the same function.
+    /// Returns a pool with threads that never wait for work. Other threads queue the work under a
+    /// mutex and signal, and then wait for its result in the same function.
     fn without_waits(process: &Process, queue: &Lock) -> Option<Self> {
         let results = results(process, queue)?;
         let asks =

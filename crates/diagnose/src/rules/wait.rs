@@ -97,7 +97,7 @@ fn owners_at_once(lock: &Lock) -> Option<f64> {
     (is_word && owners >= SEVERAL).then_some(owners)
 }
 
-/// A semaphore whose units several processes hold at a time.
+/// A semaphore with units that several processes hold at a time.
 pub(crate) fn limit_of_processes(record: &Record, evidence: &Evidence<'_>) -> Option<Problem> {
     if evidence.process.threads > 1 {
         return None;
@@ -159,9 +159,7 @@ pub(crate) fn starvation(evidence: &Evidence<'_>) -> Option<Problem> {
 
 /// The owner sleeps in a system call.
 pub(crate) fn asleep(evidence: &Evidence<'_>) -> Option<Problem> {
-    let Some(holder) = evidence.seen_holder() else {
-        return asleep_by_kernel(evidence);
-    };
+    let Some(holder) = evidence.seen_holder() else { return asleep_by_kernel(evidence) };
     let (call, place) = holder.call.as_ref()?;
     if *call == Call::GoScheduler && evidence.fills_cpus {
         return None;
@@ -212,7 +210,7 @@ fn asleep_by_kernel(evidence: &Evidence<'_>) -> Option<Problem> {
 }
 
 /// The owner of a semaphore of several processes sleeps. Processes with one thread wait for each
-/// other, and what they do in their own holds is what the owner does.
+/// other, and samples of their own holds show the activity of the owner.
 pub(crate) fn asleep_in_processes(record: &Record, evidence: &Evidence<'_>) -> Option<Problem> {
     let lock = evidence.lock;
     if evidence.process.threads > 1 || evidence.seen_holder().is_some() {

@@ -105,7 +105,7 @@ pub enum KernelObject {
     File,
     /// A directory.
     Directory,
-    /// A pipe whose other end the process has, too, or an eventfd: what threads read, others write.
+    /// An eventfd, or a pipe with both ends in the process: other threads write the data.
     Pipe,
     /// Not known: it may be a lock or a device.
     Unknown,
@@ -149,8 +149,8 @@ pub(crate) fn is_pipe(function: &str) -> bool {
     ["pipe_read", "anon_pipe_read", "pipe_wait", "eventfd_read"].contains(&function.trim())
 }
 
-/// Returns whether a process may write what it reads from this file: an eventfd, or a pipe of which
-/// it has the other end.
+/// Returns whether a process also has the end for writing of a file that it reads: of a pipe, or an
+/// eventfd.
 pub(crate) fn writes_to(pid: u32, file: u64) -> Option<bool> {
     /// `O_WRONLY` and `O_RDWR`.
     const WRITES: u32 = 1 | 2;

@@ -68,7 +68,7 @@ struct Peek {
     has_ended: bool,
     /// Real-time priorities of threads.
     priorities: BTreeMap<u64, u32>,
-    /// Whether it may write what it reads from each of these files.
+    /// Whether the process also writes each of these files, which threads read.
     pipes: BTreeMap<u64, bool>,
     /// Start and end of its code, once a thread has waited for the kernel.
     code: Vec<(u64, u64)>,
@@ -348,8 +348,8 @@ impl Peek {
         }
     }
 
-    /// Returns the pipe that a thread reads, which sleeps in this function of the kernel, if other
-    /// threads of the process write what it waits for.
+    /// Returns that it is a pipe if a thread, which sleeps in this function of the kernel, reads one
+    /// that its process also writes.
     fn pipe(&mut self, thread: u64, function: &str) -> Option<KernelObject> {
         if !is_pipe(function) {
             return None;

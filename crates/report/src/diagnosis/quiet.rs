@@ -33,12 +33,12 @@ pub(super) fn text(quiet: &Quiet) -> String {
     }
 }
 
-/// Returns what waits at a pipe may be for.
+/// Returns the possible reasons of waits at a pipe.
 fn pipe(waits: &PipeWaits) -> String {
     let PipeWaits { place, waiting } = waits;
     format!(
-        "On average {waiting:.1} threads waited in read(2){} for what other threads of the process \
-         write: for work, or for a unit of a pool. If each thread writes back what it has read, \
+        "On average {waiting:.1} threads waited in read(2){} for data that other threads of the \
+         process write: for work, or for a unit of a pool. If each thread writes its unit back, \
          more units admit more threads.",
         at(place.as_ref())
     )
