@@ -348,8 +348,8 @@ impl Peek {
         }
     }
 
-    /// Returns that it is a pipe if a thread, which sleeps in this function of the kernel, reads one
-    /// that its process also writes.
+    /// Returns the kind of the object if a thread, which sleeps in this function of the kernel,
+    /// reads a pipe that its process also writes.
     fn pipe(&mut self, thread: u64, function: &str) -> Option<KernelObject> {
         if !is_pipe(function) {
             return None;
