@@ -52,7 +52,7 @@ pub struct File<A: Access = Plain> {
 /// Value of [`Header::magic`]: "convoyrw".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
-pub const VERSION: u64 = 13;
+pub const VERSION: u64 = 14;
 /// Words of a page.
 pub const PAGE: usize = 512;
 /// Words of the text of memory maps.
@@ -90,7 +90,7 @@ pub const fn place(lock: u64, site: u64, count: usize) -> usize {
     (mixed >> 40) as usize & (count - 1)
 }
 
-// The format of version 13: any change of an offset needs another version. Tables of lines begin on
+// The format of version 14: any change of an offset needs another version. Tables of lines begin on
 // pages.
 const _: () = {
     const fn is_at(offset: usize, word: usize) -> bool {
@@ -99,7 +99,7 @@ const _: () = {
     assert!(is_at(offset_of!(Header, programs_more), 28) && is_at(offset_of!(Header, short), 40));
     assert!(is_at(offset_of!(Header, sandboxed), 46) && is_at(offset_of!(Header, command), 64));
     assert!(is_at(offset_of!(Header, programs), 384) && is_at(size_of::<Header>(), PAGE));
-    assert!(is_at(offset_of!(Lock, released_weight), 13));
+    assert!(is_at(offset_of!(Lock, other_releases), 14));
     assert!(is_at(offset_of!(CallStack, foreign), 28) && is_at(offset_of!(Edge, of_itself), 13));
     assert!(is_at(offset_of!(State, mutexes), 16) && is_at(offset_of!(State, wait), 24));
     assert!(is_at(offset_of!(State, ended), 32) && is_at(offset_of!(State, rounds), 96));

@@ -3,41 +3,42 @@
 
 use crate::memory::{Access, Plain, parts};
 
-/// A lock or condition that had waiters.
+/// A lock or condition that had waiters. Its first cache line changes seldom: each signal of a
+/// condition reads it, whether or not threads wait.
 #[repr(C)]
 pub struct Lock<A: Access = Plain> {
     /// Its address; 0: free.
     pub address: A::Word,
-    /// Threads that wait now.
-    pub waiters: A::Word,
-    /// Since when threads have been waiting, ticks.
-    pub since: A::Word,
-    /// The last release that found waiters, ticks.
-    pub released: A::Word,
-    /// Longest period with waiters, ticks.
-    pub longest: A::Word,
-    /// Total time with waiters, ticks.
-    pub waited: A::Word,
-    /// Maximum number of threads that waited at the same time.
-    pub waiters_max: A::Word,
-    /// When the longest period with waiters began, ticks.
-    pub longest_at: A::Word,
     /// For a semaphore or a condition: the last thread to acquire it, as slot + 1; 0: none.
     pub owner: A::Word,
-    /// How often that thread released it.
-    pub owner_releases: A::Word,
-    /// How often another thread released it.
-    pub other_releases: A::Word,
+    /// For a condition: the owner at the time when its present owner was woken, likewise. It took
+    /// the unit if the woken thread waits again.
+    pub overtaker: A::Word,
     /// For a condition: the mutex that is released while threads wait for it.
     pub mutex: A::Word,
     /// For a condition: its only waiter and, from [`WAITS_SHIFT`] on, the number of waits; [`MANY`]
     /// if several threads wait for it.
     pub waiter: A::Word,
+    /// Longest period with waiters, ticks.
+    pub longest: A::Word,
+    /// When the longest period with waiters began, ticks.
+    pub longest_at: A::Word,
+    /// Maximum number of threads that waited at the same time.
+    pub waiters_max: A::Word,
+    /// Threads that wait now.
+    pub waiters: A::Word,
+    /// Since when threads have been waiting, ticks.
+    pub since: A::Word,
+    /// Total time with waiters, ticks.
+    pub waited: A::Word,
+    /// The last release that found waiters, ticks.
+    pub released: A::Word,
     /// Number of releases that the last one, [`Lock::released`], represents.
     pub released_weight: A::Word,
-    /// For a condition: the owner at the time when its present owner was woken, likewise. It took
-    /// the unit if the woken thread waits again.
-    pub overtaker: A::Word,
+    /// How often its owner released it.
+    pub owner_releases: A::Word,
+    /// How often another thread released it.
+    pub other_releases: A::Word,
     unused: A::Word,
 }
 

@@ -47,7 +47,7 @@ fn who_waits_for_whom_is_seen_from_outside() {
         let account = Account::new(&record);
         let held = &account.locks[0];
         assert!((held.wait_percent - 100.0).abs() < 1e-9, "{held:#?}");
-        assert!((held.owner_off_cpu_percent - 100.0).abs() < 1e-9, "{held:#?}");
+        assert!(held.owner_off_cpu_percent > 90.0, "{held:#?}");
         assert!(record.unseen[0].contains("from outside"), "{:?}", record.unseen);
     }
 }

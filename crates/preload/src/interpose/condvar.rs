@@ -139,27 +139,65 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
     result
 }
 
-/// Notes that the thread is about to wake waiters of a condition whose mutex is of this kind.
+/// Notes that the thread is about to wake waiters of a condition whose mutex is of this kind. If
+/// the thread signals often and does nothing else with the condition, most signals read no memory
+/// that other threads write: a signal is part of a critical section.
+#[inline(always)]
 fn tells(thread: Thread, kind: u64, key: Option<Key>, condition: usize) {
+    let weight = key.map_or(1, weight);
+    if weight != 0 || thread.watches(kind, condition) {
+        represents(thread, kind, key, condition, weight);
+    }
+}
+
+/// Records a signal that represents `weight` signals.
+#[inline(never)]
+fn represents(thread: Thread, kind: u64, key: Option<Key>, condition: usize, weight: u64) {
     let Some(all) = Waiters::known(condition) else { return };
-    map::file().inspect(|file| thread.passes_on(file, all, ticks()));
-    releases(thread, kind, condition, all);
+    if weight != 0 {
+        map::file().inspect(|file| thread.passes_on(file, all, weight));
+    }
+    releases(thread, kind, key, condition, all);
     if let Some(key) = key {
         begins(thread, kind, key, condition, all);
     }
 }
 
+/// Number of signals of a thread at a place from which on they are frequent.
+const FREQUENT: u32 = 256;
+
+/// Returns how many signals the last one represents: one of frequent signals represents several.
+fn weight(key: Key) -> u64 {
+    const TOGETHER: u32 = 16;
+    match key.calls() {
+        ..FREQUENT => 1,
+        calls if calls.is_multiple_of(TOGETHER) => TOGETHER.into(),
+        _ => 0,
+    }
+}
+
+/// Returns whether a thread is watched that signals and has not waited nor returned a unit since
+/// its last signal: if it signals often, a few times in a row are enough. A thread that only
+/// signals, such as the producer of a queue, enters the mutex of the condition once for each
+/// signal.
+fn is_watched(key: Key) -> bool {
+    const IN_A_ROW: u32 = 4;
+    key.calls() < FREQUENT || key.calls() % FREQUENT <= IN_A_ROW
+}
+
 /// Begins to watch a thread that signals a condition and has not waited for any: it may take units
-/// of a pool again and again before the woken threads run. A thread that only signals enters the
-/// mutex of the condition once for each signal.
+/// of a pool again and again before the woken threads run.
 fn begins(thread: Thread, kind: u64, key: Key, condition: usize, waiters: Waiters) {
+    if !is_watched(key) || thread.has_monitor(kind) {
+        return;
+    }
     let mutex = waiters.mutex();
     if mutex != 0
-        && !thread.has_monitor(kind)
         && let Some(detail) = thread.detail(Some(key))
     {
         let hold = Hold::of(thread.pack(key, detail));
-        thread.signalled(kind, condition, &Monitor { stage: Stage::Signalled, hold, mutex });
+        let stage = Stage::Signalled;
+        thread.signalled(kind, [condition, mutex as usize], &Monitor { stage, hold });
     }
 }
 
@@ -167,18 +205,23 @@ fn begins(thread: Thread, kind: u64, key: Key, condition: usize, waiters: Waiter
 /// that was woken signals, and has reacquired the mutex since, the condition is part of a lock.
 /// A thread that has entered the critical section twice since its last signal has taken a unit of
 /// a pool and returns it.
-fn releases(thread: Thread, kind: u64, condition: usize, waiters: Waiters) {
+fn releases(thread: Thread, kind: u64, key: Option<Key>, condition: usize, waiters: Waiters) {
+    let weight = key.map_or(1, weight);
     let Some(monitor) = thread.end_monitor(kind, condition) else {
-        return waiters.passed(thread.id());
+        return waiters.passed(thread.id(), weight);
     };
+    let is_returned = matches!(monitor.stage, Stage::Returned | Stage::Reentered);
     match monitor.stage {
         Stage::Waited | Stage::Woken => return waiters.told(),
         Stage::Returned => waiters.gave(waiters.gives(thread.id())),
         Stage::Reentered if waiters.gives(thread.id()) => {}
-        Stage::Signalled | Stage::Entered | Stage::Reentered => waiters.passed(thread.id()),
+        Stage::Reentered => waiters.passed(thread.id(), 1),
+        Stage::Signalled | Stage::Entered => waiters.passed(thread.id(), weight),
     }
-    if matches!(monitor.stage, Stage::Returned | Stage::Reentered) {
+    if is_returned {
         thread.held(&monitor.hold, thread.kept(&monitor.hold), ticks());
     }
-    thread.signalled(kind, condition, &monitor);
+    if is_returned || key.is_none_or(is_watched) {
+        thread.signalled(kind, [condition, waiters.mutex() as usize], &monitor);
+    }
 }

@@ -121,7 +121,7 @@ fn wake(arguments: &Arguments, site: usize) -> isize {
     // An owner that reacquired the lock before the woken threads did has waited for it at some
     // time.
     let had_it = all.gives(thread.id()) || hold.is_some() || has_waited;
-    map::file().inspect(|file| thread.passes_on(file, all, now));
+    map::file().inspect(|file| thread.passes_on(file, all, 1));
     let result = libc::syscall(arguments);
     all.gave(had_it);
     let wakes_all = arguments[3] as u32 > 1 && result > 0;

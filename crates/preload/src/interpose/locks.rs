@@ -184,7 +184,7 @@ fn go_on(
     let requested = if turn.is_sampled { ticks() } else { 0 };
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result == how.busy {
-        return wait(how, thread, key, block, lock, site, 1);
+        return wait_or_pass(how, thread, key, block, lock, site);
     }
     robust::settle(lock, result);
     thread.takes(how.kind, lock, key);
@@ -212,7 +212,7 @@ fn tried(
     robust::settle(lock, result);
     let Some(thread) = Thread::known() else { return result };
     if result == how.busy {
-        return wait(how, thread, key, || block.call([lock, 0, 0, 0]), lock, site, 1);
+        return wait_or_pass(how, thread, key, || block.call([lock, 0, 0, 0]), lock, site);
     }
     thread.takes(how.kind, lock, key);
     begin(how, thread, key, lock, false, result);
@@ -233,7 +233,19 @@ fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site
         return result;
     }
     let key = thread.count(how.kind, lock, site);
-    let block = || block.call(*arguments);
+    wait_or_pass(how, thread, key, || block.call(*arguments), lock, site)
+}
+
+/// Waits for a lock, and records the wait if it is one of those that represent all.
+#[inline(always)]
+fn wait_or_pass(
+    how: &How,
+    thread: Thread,
+    key: Option<Key>,
+    block: impl Fn() -> c_int,
+    lock: usize,
+    site: usize,
+) -> c_int {
     let asked = ticks();
     match thread.represents(how.kind, key, asked) {
         Some(weight) => wait(how, thread, key, block, lock, site, weight),
@@ -241,7 +253,7 @@ fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site
     }
 }
 
-/// Waits for a mutex without a record of the wait, unless it is long or fails.
+/// Waits for a mutex without a record of the wait, unless it is long or fails. The sampler sees it.
 #[inline(always)]
 fn pass(
     how: &How,
@@ -256,6 +268,7 @@ fn pass(
     waiters.inspect(|all| all.enter(asked));
     thread.shows(how.kind, lock, site, 0, asked);
     let owner = causes::owner_of(lock);
+    set(&thread.state().wait.owner, owner.into());
     let result = block();
     let got = ticks();
     thread.shows_nothing();

@@ -72,6 +72,12 @@ impl Key {
         // Relaxed: only this thread writes its counts.
         self.count.load(Relaxed) & SLOW != 0
     }
+
+    /// Returns the number of calls since the count was restarted.
+    pub(crate) fn calls(self) -> u32 {
+        // Relaxed: as above.
+        self.count.load(Relaxed) & !SLOW
+    }
 }
 
 /// Returns the address of a thread's lines, with [`TABLE`] if they are those of a table.

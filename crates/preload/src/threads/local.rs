@@ -51,7 +51,7 @@ pub(crate) struct Local {
     /// The same for conditions whose mutex is a semaphore. An interpreter waits for its lock, whose
     /// mutex is none, between a wait of the program and its signal.
     pub(crate) monitor_of_semaphore: Watched,
-    /// The thread's trace, or the sample of its waits if only contended acquisitions are recorded.
+    /// The thread's trace, or the sample of its waits.
     pub(crate) sample: [AtomicU64; 3],
     /// Thread ID in the kernel.
     pub(crate) thread_id: AtomicU64,
@@ -97,7 +97,7 @@ pub(crate) struct Local {
 /// A condition that a thread has waited for, and what the thread did since.
 #[repr(C)]
 pub(crate) struct Watched {
-    /// The mutex of the condition; 0: none.
+    /// The mutex of the condition; 0: none, or its next acquisition is of no interest.
     pub(crate) mutex: AtomicU64,
     /// The condition.
     pub(crate) condition: AtomicU64,

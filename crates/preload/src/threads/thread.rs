@@ -77,7 +77,6 @@ pub(crate) struct Monitor {
     pub(crate) stage: Stage,
     /// The time since the wait, or since the thread entered the critical section without one.
     pub(crate) hold: Hold,
-    pub(crate) mutex: u64,
 }
 
 /// What a thread did with the mutex of a condition since it waited for the condition.
@@ -115,6 +114,13 @@ impl Stage {
 
     fn set(self, watched: &Watched) {
         set(&watched.stage, self as u64);
+    }
+
+    /// Sets a stage that does not change until the thread signals or waits: further acquisitions of
+    /// the mutex are of no interest.
+    fn last(self, watched: &Watched) {
+        self.set(watched);
+        set(&watched.mutex, 0);
     }
 }
 
@@ -361,6 +367,11 @@ impl Thread {
         mutex == lock as u64
     }
 
+    /// Returns whether the thread watches this condition, with a mutex of this kind.
+    pub(crate) fn watches(self, kind: u64, condition: usize) -> bool {
+        get(&watched(kind).condition) == condition as u64
+    }
+
     /// Returns whether the thread watches a condition whose mutex is of this kind, and has waited
     /// for it or entered its mutex again.
     pub(crate) fn has_monitor(self, kind: u64) -> bool {
@@ -375,8 +386,9 @@ impl Thread {
         let watched = watched(kind);
         match Stage::of(watched) {
             Stage::Woken => Stage::Waited.set(watched),
-            Stage::Waited | Stage::Returned => Stage::Returned.set(watched),
-            Stage::Entered | Stage::Reentered => Stage::Reentered.set(watched),
+            Stage::Waited => Stage::Returned.last(watched),
+            Stage::Entered => Stage::Reentered.last(watched),
+            Stage::Returned | Stage::Reentered => {}
             Stage::Signalled => {
                 set(&watched.begin, arch::ticks());
                 set(&watched.switches, self.switches());
@@ -412,7 +424,6 @@ impl Thread {
         if get(&watched.condition) != condition as u64 {
             return None;
         }
-        let mutex = get(&watched.mutex);
         set(&watched.condition, 0);
         set(&watched.mutex, 0);
         let hold = Hold {
@@ -421,15 +432,15 @@ impl Thread {
             switches: get(&watched.switches),
             weight: 1,
         };
-        Some(Monitor { stage: Stage::of(watched), hold, mutex })
+        Some(Monitor { stage: Stage::of(watched), hold })
     }
 
     /// Continues with a condition after the thread has signalled it: the thread may own a unit of
     /// it again without a wait.
-    pub(crate) fn signalled(self, kind: u64, condition: usize, monitor: &Monitor) {
+    pub(crate) fn signalled(self, kind: u64, [condition, mutex]: [usize; 2], monitor: &Monitor) {
         let watched = watched(kind);
         set(&watched.condition, condition as u64);
-        set(&watched.mutex, monitor.mutex);
+        set(&watched.mutex, mutex as u64);
         set(&watched.key, monitor.hold.key.0);
         set(&watched.begin, monitor.hold.begin);
         Stage::Signalled.set(watched);

@@ -100,6 +100,7 @@ impl Thread {
             set(&self.state().trace, 0);
             let holds = &arch::local().holds;
             set(holds, get(holds) & !TRACED);
+            arch::local().sample.iter().for_each(|word| set(word, 0));
             // If `open` stores to the countdown at the same time, one of both is lost: then the
             // thread notices the window at its next draw.
             set(self.due(), get(&self.state().left).max(1));

@@ -3,6 +3,7 @@
 //! next thread that waits there, as in libraries that release the threads of a broadcast one by
 //! one.
 
+use crate::arch;
 use crate::file::map::{File, add, get, set};
 use crate::file::pages;
 use crate::layout::{Mapped, Round};
@@ -71,9 +72,10 @@ impl Thread {
         }
     }
 
-    /// Called before the thread wakes the waiter of a condition, at `now`: if that thread waits
-    /// where this one did until a moment ago, the wakeup is counted as passed on.
-    pub(crate) fn passes_on(self, file: &'static File, waiters: Waiters, now: u64) {
+    /// Called before the thread wakes the waiter of a condition: if that thread waits where this
+    /// one did until a moment ago, the wakeup is counted as passed on. It represents `weight`
+    /// wakeups.
+    pub(crate) fn passes_on(self, file: &'static File, waiters: Waiters, weight: u64) {
         let waiter =
             waiters.only_waiter().and_then(|id| file.slots.get((id as usize).wrapping_sub(1)));
         let Some(waiter) = waiter.map(|slot| &slot.state) else { return };
@@ -85,9 +87,10 @@ impl Thread {
             Some(detail) => detail.site(),
             None => get(&waiter.wait.site),
         };
-        let here = self.round_at(place).filter(|round| place != 0 && is_brief(round, now));
+        let here =
+            self.round_at(place).filter(|round| place != 0 && is_brief(round, arch::ticks()));
         if let Some(detail) = here.and_then(|round| Detail::at(file, get(&round.detail))) {
-            add(&detail.counts().passed, 1);
+            add(&detail.counts().passed, weight);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Sample of waits, if only contended acquisitions are recorded. Threads that wait for mutexes far
-//! more often than a record needs would spend more time on recording than on their waits, so of
-//! these waits one in a few is recorded and represents all of them. Three kinds of waits always
-//! represent themselves: the first ones at each call site, those that fail, and long ones, since a
-//! single wait of a second must neither be missed nor be counted sixteen times.
+//! Sample of waits. Threads that wait for mutexes far more often than a record needs would spend
+//! more time on recording than on their waits, so of these waits one in a few is recorded and
+//! represents all of them. Four kinds of waits always represent themselves: the first ones at each
+//! call site, those of a thread with a trace, those that fail, and long ones, since a single wait
+//! of a second must neither be missed nor be counted sixteen times.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -23,7 +23,7 @@ const MOST: u64 = 64;
 /// Bits of a weight.
 pub(crate) const WEIGHT_BITS: u32 = 8;
 
-// Words of `Local::sample`, which threads with traces use for them: those record all acquisitions.
+// Words of `Local::sample`, which threads with traces use for them. They are 0 afterwards.
 /// Waits until one is recorded.
 const PASSES: usize = 0;
 /// The number of waits that it represents and, above [`WEIGHT_BITS`], the number of waits up to it.
@@ -50,7 +50,7 @@ impl Thread {
     pub(crate) fn represents(self, kind: u64, key: Option<Key>, now: u64) -> Option<u64> {
         // Relaxed: only this thread writes its counts.
         let is_first = |key: Key| u64::from(key.count.load(Relaxed) & !SLOW) <= FIRST;
-        if kind != MUTEX || key.is_none_or(is_first) {
+        if kind != MUTEX || key.is_none_or(is_first) || self.traces() {
             return Some(1);
         }
         let passes = &arch::local().sample[PASSES];

@@ -125,7 +125,9 @@ impl Waiters {
 
     /// Notes that threads which wait for this condition release `mutex`.
     pub(crate) fn gives_up(self, mutex: usize) {
-        set(&self.0.mutex, mutex as u64);
+        if self.mutex() != mutex as u64 {
+            set(&self.0.mutex, mutex as u64);
+        }
     }
 
     /// Returns the mutex that threads released at their last wait for this condition; 0: none.
@@ -222,9 +224,10 @@ impl Waiters {
     }
 
     /// Counts a signal by a thread that never waited for the condition, if another thread owns it.
-    pub(crate) fn passed(self, thread: u64) {
-        if ![0, thread].contains(&get(&self.0.owner)) {
-            self.0.other_releases.fetch_add(1, Relaxed);
+    /// The signal represents `weight` signals.
+    pub(crate) fn passed(self, thread: u64, weight: u64) {
+        if weight != 0 && ![0, thread].contains(&self.owner()) {
+            self.0.other_releases.fetch_add(weight, Relaxed);
         }
     }
 
