@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what recording costs threads that only pass entries through one queue.
 
-usage: queue.py CONVOY [--rounds N] [--write FILE]
+usage: entries.py CONVOY [--rounds N] [--write FILE]
 
 crates/record/tests/programs/queue.c (four producers and four consumers, a mutex and two conditions)
 runs in every mode in random order, once in each round. Figures are the time and the CPU time of the
@@ -93,7 +93,7 @@ def main():
                              f"{ratio([one[1] / base[1] for one, base in pairs])} |")
                 print(lines[-1], flush=True)
     if arguments.write:
-        generated.replace(arguments.write, "tests/servers/queue.py", ["CONVOY", *sys.argv[2:]], lines)
+        generated.replace(arguments.write, "tests/servers/entries.py", ["CONVOY", *sys.argv[2:]], lines)
 
 
 if __name__ == "__main__":
