@@ -49,7 +49,9 @@ pub struct State<A: Access = Plain> {
     /// Place of its keys: 0: the first few, [`FewKeys`]; [`GROWN`]: in its table; [`GROWING`]:
     /// being moved, or no room is left for a table.
     pub grown: A::Word,
-    unused: [A::Word; 2],
+    /// Number of acquisitions that were timed by chance.
+    pub samples: A::Word,
+    unused: A::Word,
     /// The thread's last acquisitions: addresses of the counts of keys in the memory of the
     /// process, with the entry of a lock given by [`State::taken`]. Entries of mutexes outlive the
     /// hold.

@@ -13,6 +13,11 @@ use crate::threads::thread::{Hold, Monitor, Stage, Thread};
 use crate::waits::deferred::{settle, waited};
 use crate::waits::waiters::{Waiters, hold};
 
+/// Number of waits of a thread at a place after which all critical sections are timed.
+const HOLDS: u32 = 64;
+/// Number of signals of a thread at a place from which on they are frequent.
+const FREQUENT: u32 = 256;
+
 /// Waits on a condition variable, which releases the mutex and reacquires it.
 pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_int {
     let Some(thread) = Thread::current() else { return block.call(arguments) };
@@ -37,7 +42,11 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     let at = At { kind: MUTEX, condition, mutex, place, site, wait, detail };
     let result = wait_at(thread, &at, asked, || block.call(arguments));
     if let Some(key) = key {
-        hold(thread, key, mutex, 1);
+        match key.weight(HOLDS) {
+            _ if key.is_slow() => hold(thread, key, mutex, 1),
+            0 => {}
+            weight => hold(thread, key, mutex, weight),
+        }
     }
     result
 }
@@ -70,7 +79,10 @@ fn wait_at(thread: Thread, at: &At, asked: u64, block: impl FnOnce() -> c_int) -
         all.enter(asked);
     });
     thread.shows(CONDITION, condition, site, detail.map_or(0, Detail::index), asked);
+    thread.sleeps();
     let result = Waiters::until(waiters, block);
+    Thread::wakes();
+    detail.inspect(|detail| thread.fetch_waits(*detail));
     let got = ticks_after();
     thread.shows_nothing();
     waiters.inspect(|all| {
@@ -144,7 +156,7 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
 /// that other threads write: a signal is part of a critical section.
 #[inline(always)]
 fn tells(thread: Thread, kind: u64, key: Option<Key>, condition: usize) {
-    let weight = key.map_or(1, weight);
+    let weight = key.map_or(1, |key| key.weight(FREQUENT));
     if weight != 0 || thread.watches(kind, condition) {
         represents(thread, kind, key, condition, weight);
     }
@@ -160,19 +172,6 @@ fn represents(thread: Thread, kind: u64, key: Option<Key>, condition: usize, wei
     releases(thread, kind, key, condition, all);
     if let Some(key) = key {
         begins(thread, kind, key, condition, all);
-    }
-}
-
-/// Number of signals of a thread at a place from which on they are frequent.
-const FREQUENT: u32 = 256;
-
-/// Returns how many signals the last one represents: one of frequent signals represents several.
-fn weight(key: Key) -> u64 {
-    const TOGETHER: u32 = 16;
-    match key.calls() {
-        ..FREQUENT => 1,
-        calls if calls.is_multiple_of(TOGETHER) => TOGETHER.into(),
-        _ => 0,
     }
 }
 
@@ -206,7 +205,7 @@ fn begins(thread: Thread, kind: u64, key: Key, condition: usize, waiters: Waiter
 /// A thread that has entered the critical section twice since its last signal has taken a unit of
 /// a pool and returns it.
 fn releases(thread: Thread, kind: u64, key: Option<Key>, condition: usize, waiters: Waiters) {
-    let weight = key.map_or(1, weight);
+    let weight = key.map_or(1, |key| key.weight(FREQUENT));
     let Some(monitor) = thread.end_monitor(kind, condition) else {
         return waiters.passed(thread.id(), weight);
     };

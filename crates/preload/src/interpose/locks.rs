@@ -8,9 +8,7 @@ use crate::file::process;
 use crate::interpose::condvar;
 use crate::interpose::libc::Real;
 use crate::interpose::robust;
-use crate::layout::{
-    KIND_SHIFT, READ, SAMPLED, SEMAPHORE, STEP_FAILED, STEP_LOCK, STEP_UNLOCK, YIELD,
-};
+use crate::layout::{KIND_SHIFT, READ, SEMAPHORE, STEP_FAILED, STEP_LOCK, STEP_UNLOCK, YIELD};
 use crate::policy::handoff;
 use crate::threads::detail::{Detail, record};
 use crate::threads::lines::Key;
@@ -178,23 +176,24 @@ fn go_on(
         think(thread, key);
     }
     enters(how, thread, lock);
-    if turn.is_sampled && how.kind == READ {
+    let is_sampled = turn.weight != 0;
+    if is_sampled && how.kind == READ {
         learn(thread, key);
     }
-    let requested = if turn.is_sampled { ticks() } else { 0 };
+    let requested = if is_sampled { ticks() } else { 0 };
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result == how.busy {
         return wait_or_pass(how, thread, key, block, lock, site);
     }
     robust::settle(lock, result);
     thread.takes(how.kind, lock, key);
-    if turn.is_sampled && is_owned(result) {
-        acquired(thread, key, ticks().saturating_sub(requested));
+    if is_sampled && is_owned(result) {
+        acquired(thread, key, ticks().saturating_sub(requested), turn.weight);
     }
     if turn.is_traced && is_owned(result) {
         thread.step_at(STEP_LOCK, key, asked, ticks_after());
     }
-    begin(how, thread, key, lock, turn.is_sampled, result);
+    begin(how, thread, key, lock, turn.weight, result);
     result
 }
 
@@ -215,7 +214,7 @@ fn tried(
         return wait_or_pass(how, thread, key, || block.call([lock, 0, 0, 0]), lock, site);
     }
     thread.takes(how.kind, lock, key);
-    begin(how, thread, key, lock, false, result);
+    begin(how, thread, key, lock, 0, result);
     result
 }
 
@@ -335,7 +334,7 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
         let now = ticks_after();
         thread.step_at(STEP_LOCK, key, now, now);
     }
-    begin(how, thread, key, lock, turn.is_sampled, result);
+    begin(how, thread, key, lock, turn.weight, result);
     result
 }
 
@@ -352,9 +351,9 @@ fn learn(thread: Thread, key: Option<Key>) {
 /// Records how long it took to acquire a free lock, whose cache line was elsewhere.
 #[cold]
 #[inline(never)]
-fn acquired(thread: Thread, key: Option<Key>, took: u64) {
+fn acquired(thread: Thread, key: Option<Key>, took: u64, weight: u64) {
     if let Some(detail) = thread.detail(key) {
-        record(&detail.counts().acquire, took, SAMPLED);
+        record(&detail.counts().acquire, took, weight);
     }
 }
 
@@ -363,15 +362,15 @@ fn think(thread: Thread, key: Option<Key>) {
     thread.thought(thread.detail(key), ticks());
 }
 
-/// Times the critical section of an uncontended acquisition, if it is due.
+/// Times the critical section of an uncontended acquisition, if it is due or represents `weight`.
 #[inline(always)]
-fn begin(how: &How, thread: Thread, key: Option<Key>, lock: usize, sampled: bool, result: c_int) {
+fn begin(how: &How, thread: Thread, key: Option<Key>, lock: usize, weight: u64, result: c_int) {
     if how.kind == SEMAPHORE && result == 0 {
         took(thread, lock);
     }
     match key {
         Some(key) if key.is_due && is_owned(result) => hold(thread, key, lock, 1),
-        Some(key) if sampled && is_owned(result) => hold(thread, key, lock, SAMPLED),
+        Some(key) if weight != 0 && is_owned(result) => hold(thread, key, lock, weight),
         _ => {}
     }
 }
@@ -415,6 +414,7 @@ fn wait(
         _ => block(),
     };
     Thread::wakes();
+    thread.fetch_waits(detail);
     let got = ticks_after();
     waiters.inspect(|all| all.leave(got));
     thread.was_away([asked, got]);

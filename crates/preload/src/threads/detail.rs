@@ -47,6 +47,13 @@ impl Detail {
         get(&self.first().site)
     }
 
+    /// Returns the addresses of data that a wait of a thread with its own details uses.
+    #[inline(always)]
+    pub(crate) fn of_waits(self) -> [usize; 2] {
+        let counts = self.first();
+        [core::ptr::from_ref(counts) as usize, (&raw const counts.wait) as usize]
+    }
+
     /// Returns the counts and distributions; those of this CPU if threads share them.
     #[inline]
     pub(crate) fn counts(self) -> &'static Counts {

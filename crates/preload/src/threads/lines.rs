@@ -78,6 +78,17 @@ impl Key {
         // Relaxed: as above.
         self.count.load(Relaxed) & !SLOW
     }
+
+    /// Returns how many calls the last one represents: from call number `frequent` on one
+    /// represents several.
+    pub(crate) fn weight(self, frequent: u32) -> u64 {
+        const TOGETHER: u32 = 16;
+        match self.calls() {
+            calls if calls < frequent => 1,
+            calls if calls.is_multiple_of(TOGETHER) => TOGETHER.into(),
+            _ => 0,
+        }
+    }
 }
 
 /// Returns the address of a thread's lines, with [`TABLE`] if they are those of a table.
@@ -145,6 +156,20 @@ mod tests {
             tags: [const { AtomicU32::new(0) }; LINE_KEYS],
             counts: [const { AtomicU32::new(0) }; LINE_KEYS],
         }
+    }
+
+    #[test]
+    fn the_calls_that_represent_others_represent_all_of_them() {
+        let count: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
+        let key = Key { count, is_due: false };
+        let weights = (1..10_001).map(|calls| {
+            count.store(calls, Relaxed);
+            key.weight(64)
+        });
+        let weights: Vec<u64> = weights.collect();
+        assert!(weights[..63].iter().all(|weight| *weight == 1), "{weights:?}");
+        assert!(weights.iter().sum::<u64>().abs_diff(10_000) < 16, "{weights:?}");
+        assert!(weights.iter().filter(|weight| **weight != 0).count() < 700);
     }
 
     #[test]

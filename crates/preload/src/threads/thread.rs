@@ -13,7 +13,7 @@ use crate::arch;
 use crate::file::clock::look_sometimes;
 use crate::file::map::{self, Slot, get, set};
 use crate::file::pages;
-use crate::layout::{LONG, Mapped, SAMPLED, SEMAPHORE, State};
+use crate::layout::{LONG, Mapped, SAMPLED, SAMPLED_LATER, SAMPLES, SEMAPHORE, State};
 use crate::threads::attach::attach;
 use crate::threads::detail::{Detail, record};
 use crate::threads::lines::Key;
@@ -51,16 +51,22 @@ impl Packed {
 }
 
 /// The work that is due at an acquisition. One in [`SAMPLED`] on average, at irregular distances so
-/// that no loop synchronizes with them, is timed although it does not wait. While the thread has a
-/// trace, each is a step of the trace.
+/// that no loop synchronizes with them, is timed although it does not wait; of a thread with many
+/// acquisitions fewer. While the thread has a trace, each is a step of the trace.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
-    pub(crate) is_sampled: bool,
+    /// The number of acquisitions that it represents; 0: it is not timed by chance.
+    pub(crate) weight: u64,
     pub(crate) is_traced: bool,
 }
 
 impl Turn {
-    pub(crate) const NOTHING: Self = Self { is_sampled: false, is_traced: false };
+    pub(crate) const NOTHING: Self = Self { weight: 0, is_traced: false };
+}
+
+/// Returns how many acquisitions one represents that is timed by chance, after this many others.
+fn represented(samples: u64) -> u64 {
+    if samples < SAMPLES { SAMPLED } else { SAMPLED_LATER }
 }
 
 /// A hold that was being timed.
@@ -236,10 +242,14 @@ impl Thread {
             set(&state.poked, 0);
         }
         let mut left = if is_borrowed { get(&state.left).saturating_sub(1) } else { 0 };
-        let is_sampled = left == 0;
-        if is_sampled {
+        let mut weight = 0;
+        if left == 0 {
+            let samples = get(&state.samples);
+            set(&state.samples, samples + 1);
+            weight = represented(samples);
             // From half to one and a half of the mean.
-            left = SAMPLED / 2 + 1 + self.random() % SAMPLED;
+            let next = represented(samples + 1);
+            left = next / 2 + 1 + self.random() % next;
         }
         set(&state.left, left);
         set(self.due(), left);
@@ -251,7 +261,7 @@ impl Thread {
         if is_traced {
             set(self.due(), 1);
         }
-        Turn { is_sampled, is_traced }
+        Turn { weight, is_traced }
     }
 
     /// Returns whether the last release was timed, so that the think time before this request can
@@ -337,6 +347,14 @@ impl Thread {
         arch::fetch(
             [&local.holds, &local.released, &local.waited].map(|word| word.as_ptr() as usize),
         );
+    }
+
+    /// Prefetches data in the file with which it records a wait.
+    #[inline(always)]
+    pub(crate) fn fetch_waits(self, detail: Detail) {
+        let rounds = self.state().rounds.each_ref();
+        arch::fetch(rounds.map(|round| core::ptr::from_ref(round) as usize));
+        arch::fetch(detail.of_waits());
     }
 
     /// Prefetches the key of a hold that has ended, since the same place may acquire the next lock.

@@ -55,10 +55,10 @@ const SHORT: i32 = 1000;
 const SAMPLED: i32 = 16;
 /// Length of a wait for a kernel lock, in nanoseconds, from which on each is recorded.
 const LONG: i32 = 1_000_000;
-/// Of the CPU time of a thread, stacks in the kernel may take a part of a 64th, after a first half
-/// of a millisecond. Otherwise a recorded wait represents up to 256.
-const STACKS_SHARE: i32 = 6;
-const STACKS_FIRST_NS: i32 = 500_000;
+/// Of the CPU time of a thread, stacks in the kernel may take a part of a 256th, after a first
+/// quarter of a millisecond. Otherwise a recorded wait represents up to 256.
+const STACKS_SHARE: i32 = 8;
+const STACKS_FIRST_NS: i32 = 250_000;
 const LEFT_OUT_MOST: i32 = 255;
 
 /// A thread begins to wait for a kernel lock.
