@@ -8,15 +8,10 @@ use crate::interpose::libc::Real;
 use crate::layout::{CONDITION, MUTEX, SEMAPHORE, SIGNAL, STEP_FAILED, STEP_WAIT};
 use crate::sites::{python, stack};
 use crate::threads::detail::Detail;
-use crate::threads::lines::Key;
+use crate::threads::lines::{FREQUENT, Key};
 use crate::threads::thread::{Hold, Monitor, Stage, Thread};
 use crate::waits::deferred::{settle, waited};
 use crate::waits::waiters::{Waiters, hold};
-
-/// Number of waits of a thread at a place after which all critical sections are timed.
-const HOLDS: u32 = 64;
-/// Number of signals of a thread at a place from which on they are frequent.
-const FREQUENT: u32 = 256;
 
 /// Waits on a condition variable, which releases the mutex and reacquires it.
 pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_int {
@@ -42,11 +37,7 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     let at = At { kind: MUTEX, condition, mutex, place, site, wait, detail };
     let result = wait_at(thread, &at, asked, || block.call(arguments));
     if let Some(key) = key {
-        match key.weight(HOLDS) {
-            _ if key.is_slow() => hold(thread, key, mutex, 1),
-            0 => {}
-            weight => hold(thread, key, mutex, weight),
-        }
+        hold(thread, key, mutex, 1);
     }
     result
 }
@@ -156,7 +147,7 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
 /// that other threads write: a signal is part of a critical section.
 #[inline(always)]
 fn tells(thread: Thread, kind: u64, key: Option<Key>, condition: usize) {
-    let weight = key.map_or(1, |key| key.weight(FREQUENT));
+    let weight = key.map_or(1, Key::weight);
     if weight != 0 || thread.watches(kind, condition) {
         represents(thread, kind, key, condition, weight);
     }
@@ -205,7 +196,7 @@ fn begins(thread: Thread, kind: u64, key: Key, condition: usize, waiters: Waiter
 /// A thread that has entered the critical section twice since its last signal has taken a unit of
 /// a pool and returns it.
 fn releases(thread: Thread, kind: u64, key: Option<Key>, condition: usize, waiters: Waiters) {
-    let weight = key.map_or(1, |key| key.weight(FREQUENT));
+    let weight = key.map_or(1, Key::weight);
     let Some(monitor) = thread.end_monitor(kind, condition) else {
         return waiters.passed(thread.id(), weight);
     };

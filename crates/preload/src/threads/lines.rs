@@ -13,6 +13,8 @@ pub(crate) type KeyData = layout::Key<Mapped>;
 
 /// Bytes of a line.
 pub(crate) const LINE: usize = size_of::<Line>();
+/// Number of calls of a thread at a place from which on they are frequent.
+pub(crate) const FREQUENT: u32 = 256;
 /// Flag in the address of the lines: they are the lines of a table.
 pub(crate) const TABLE: usize = 1;
 
@@ -79,12 +81,11 @@ impl Key {
         self.count.load(Relaxed) & !SLOW
     }
 
-    /// Returns how many calls the last one represents: from call number `frequent` on one
-    /// represents several.
-    pub(crate) fn weight(self, frequent: u32) -> u64 {
+    /// Returns how many calls the last one represents: one of frequent calls represents several.
+    pub(crate) fn weight(self) -> u64 {
         const TOGETHER: u32 = 16;
         match self.calls() {
-            calls if calls < frequent => 1,
+            ..FREQUENT => 1,
             calls if calls.is_multiple_of(TOGETHER) => TOGETHER.into(),
             _ => 0,
         }
@@ -164,12 +165,12 @@ mod tests {
         let key = Key { count, is_due: false };
         let weights = (1..10_001).map(|calls| {
             count.store(calls, Relaxed);
-            key.weight(64)
+            key.weight()
         });
         let weights: Vec<u64> = weights.collect();
-        assert!(weights[..63].iter().all(|weight| *weight == 1), "{weights:?}");
+        assert!(weights[..255].iter().all(|weight| *weight == 1), "{weights:?}");
         assert!(weights.iter().sum::<u64>().abs_diff(10_000) < 16, "{weights:?}");
-        assert!(weights.iter().filter(|weight| **weight != 0).count() < 700);
+        assert!(weights.iter().filter(|weight| **weight != 0).count() < 900);
     }
 
     #[test]
