@@ -36,8 +36,7 @@ const MODES: [(&str, Count); 59] = [
     ("exec", Exactly(4 * N)),
     ("plain", Exactly(2 * N)),
     ("daemon", Exactly(2 * N)),
-    // A child that runs no fork handlers can lose a few counts in the file of its parent.
-    ("clone", AtLeast(2 * N - 100)),
+    ("clone", Exactly(2 * N)),
     ("rawfork", Exactly(3 * N)),
     ("closeall", Exactly(4 * N)),
     ("closerange", Exactly(4 * N)),

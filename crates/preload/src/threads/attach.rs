@@ -11,7 +11,7 @@ use crate::file::state::{OFF, RECORDS};
 use crate::file::{index, pages, process};
 use crate::interpose::libc;
 use crate::layout::{PHASE_SHIFT, SAMPLED, SLOT_COUNT, Told};
-use crate::system::calls::{GETTID, call};
+use crate::system::calls::{GETPID, GETTID, call};
 use crate::system::rights::{has_no_ticks, is_quiet};
 use crate::threads::lines;
 use crate::threads::local::{LOCAL_BYTES, Local, PRIVATE};
@@ -119,6 +119,10 @@ pub(crate) fn reused(file: &'static File, count: usize) -> Option<usize> {
     }
     let used = (get(&file.header.slots) as usize).min(SLOT_COUNT);
     let (pid, thread_id) = (get(&file.header.pid) as usize, call(GETTID, [0; 6]) as u64);
+    // A child that ran no fork handlers: the threads of both processes would seem to have ended.
+    if call(GETPID, [0; 6]) as usize != pid {
+        return None;
+    }
     (0..count.min(used)).find_map(|_| {
         // Relaxed: any slot may be tried.
         let number = file.header.cursor.fetch_add(1, Relaxed) as usize % used;
