@@ -49,7 +49,7 @@ pub struct State<A: Access = Plain> {
     /// Place of its keys: 0: the first few, [`FewKeys`]; [`GROWN`]: in its table; [`GROWING`]:
     /// being moved, or no room is left for a table.
     pub grown: A::Word,
-    /// Number of acquisitions that were timed by chance.
+    /// Number of acquisitions that were timed by chance, also by earlier threads of the slot.
     pub samples: A::Word,
     unused: A::Word,
     /// The thread's last acquisitions: addresses of the counts of keys in the memory of the

@@ -74,12 +74,12 @@ pub const BUCKETS: usize = 64;
 pub const LONG: u64 = 4096;
 /// Number of acquisitions of a key that are all timed, until it is known whether they are long.
 pub const FIRST: u64 = 16;
-/// Number of uncontended acquisitions represented by one of the first [`SAMPLES`] of a thread that
+/// Number of uncontended acquisitions represented by each of the first [`SAMPLES`] of a thread that
 /// are timed by chance.
 pub const SAMPLED: u64 = 64;
-/// See [`SAMPLED`].
+/// Number of samples of a thread that represent [`SAMPLED`] acquisitions each.
 pub const SAMPLES: u64 = 1024;
-/// The number represented by a later one, below 256.
+/// The number represented by each later one; a hold has eight bits for it.
 pub const SAMPLED_LATER: u64 = 192;
 
 /// Bucket of a time in ticks: two for each power of two, from 16 ticks on.

@@ -160,7 +160,7 @@ fn represents(thread: Thread, kind: u64, key: Option<Key>, condition: usize, wei
     if weight != 0 {
         map::file().inspect(|file| thread.passes_on(file, all, weight));
     }
-    releases(thread, kind, key, condition, all);
+    releases(thread, kind, key, condition, all, weight);
     if let Some(key) = key {
         begins(thread, kind, key, condition, all);
     }
@@ -195,8 +195,14 @@ fn begins(thread: Thread, kind: u64, key: Key, condition: usize, waiters: Waiter
 /// that was woken signals, and has reacquired the mutex since, the condition is part of a lock.
 /// A thread that has entered the critical section twice since its last signal has taken a unit of
 /// a pool and returns it.
-fn releases(thread: Thread, kind: u64, key: Option<Key>, condition: usize, waiters: Waiters) {
-    let weight = key.map_or(1, Key::weight);
+fn releases(
+    thread: Thread,
+    kind: u64,
+    key: Option<Key>,
+    condition: usize,
+    waiters: Waiters,
+    weight: u64,
+) {
     let Some(monitor) = thread.end_monitor(kind, condition) else {
         return waiters.passed(thread.id(), weight);
     };
