@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch;
 use crate::file::map::{self, get, set};
+use crate::file::process;
 use crate::layout::{FIRST, MUTEX, SLOW};
 use crate::threads::lines::Key;
 use crate::threads::thread::Thread;
@@ -37,11 +38,12 @@ fn apart() -> u64 {
 }
 
 impl Thread {
-    /// Returns whether a wait represents only itself because of its length. With fewer waits than
-    /// that, all are recorded.
+    /// Returns whether a wait represents only itself because of its length. Where all acquisitions
+    /// are recorded, the limit does not grow with the number of threads: a wait of a millisecond
+    /// that represented 64 would be half of a short run.
     #[inline(always)]
     pub(crate) fn is_long(ticks: u64) -> bool {
-        ticks >= apart()
+        ticks >= if process::only_contended() { apart() } else { APART }
     }
 
     /// Returns how many waits the one that begins now represents if it is short; none if it is not
